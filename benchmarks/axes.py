@@ -92,8 +92,9 @@ def main() -> None:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
             on_device = f"{torch.cuda.max_memory_allocated() / 2**20 / one:.1f}" if cuda else "-"
             patches = math.prod(side // own for side, own in zip(shape[1:], patch, strict=True))
+            evaluations = np.mean([result.evaluations for result in results])
             print(
-                f"| {kind}, {' x '.join(map(str, shape))} | {patches} | {name} | {seconds:.3f} | {np.mean([result.evaluations for result in results]):.0f} | "
+                f"| {kind}, {' x '.join(map(str, shape))} | {patches} | {name} | {seconds:.3f} | {evaluations:.0f} | "
                 f"{max(peak - before, 0.0) / one:.1f} | {on_device} |",
                 flush=True,
             )
