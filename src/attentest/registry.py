@@ -203,6 +203,7 @@ NOISE_MODELS = Registry(
     {
         "isotropic": Part("noise.correlated:Isotropic"),
         "ar1": Part("noise.correlated:AR1"),
+        "ar1 along an axis": Part("noise.correlated:ARAlong"),
         "diagonal": Part("noise.correlated:Diagonal"),
         "dense": Part("noise.dense:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
@@ -249,10 +250,10 @@ IMAGE_NOISE = Registry(
     "method",
     {
         "sample": Part("noise.tested_image:sample_covariance", "variance of the pixels"),
-        "wavelet": Part("noise.tested_image:wavelet_covariance", "median difference of diagonal neighbours"),
+        "wavelet": Part("noise.tested_image:wavelet_covariance", "median difference of neighbours along all axes"),
     },
 )
-"""Estimates of the noise from the tested image itself; each location is a function of an image (C, H, W)."""
+"""Estimates of the noise from the tested image itself; each location is a function of an image (C, *axes)."""
 
 IMAGE_FORMATS = Registry(
     "image file",

@@ -88,7 +88,7 @@ def test_colours_have_it_in_space() -> None:
     expected = np.kron(channels, dense(FIELD, STRIPES)) @ v
     np.testing.assert_allclose(model.apply(v), expected, rtol=1e-12, atol=1e-12)
     model.check_image((2, *SHAPE))
-    with pytest.raises(InputError, match=r"grey images of \(H, W\) = \(6, 7\)"):
+    with pytest.raises(InputError, match=r"one channel of \(H, W\) = \(6, 7\)"):
         model.check_image((2, 7, 6))
 
 
@@ -117,7 +117,7 @@ def test_it_is_saved_and_says_what_it_is(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LocallyStationary(np.ones(4), STRIPES), r"shape \(H, W\) of the images, got \(4,\)"),
+        (lambda: LocallyStationary(np.ones(4), STRIPES), "as many axes as the images"),
         (lambda: LocallyStationary(-FIELD, STRIPES), "non-negative"),
         (lambda: LocallyStationary(0 * FIELD, STRIPES), "got values from 0.0 to 0.0"),
         (lambda: LocallyStationary(np.ones((0, 3)), STRIPES), "got values from inf to 0.0"),
@@ -126,7 +126,7 @@ def test_it_is_saved_and_says_what_it_is(suffix: str, tmp_path: Path) -> None:
         (lambda: LocallyStationary(FIELD, 2 * STRIPES), "must be 1 in the middle, at lag zero, got 2 there"),
         (lambda: LocallyStationary(FIELD, [[0.8, 1.0, 0.8]]), "negative power"),
         (lambda: LocallyStationary(FIELD, STRIPES).apply(np.ones(5)), "for 42 pixels, but 5"),
-        (lambda: LocallyStationary(FIELD, STRIPES).check_image((1, 7, 6)), "make one for that height and width"),
+        (lambda: LocallyStationary(FIELD, STRIPES).check_image((1, 7, 6)), "make one for these axes"),
         (lambda: LocallyStationaryCovariance(smoothing=0), "smoothing must be positive"),
         (lambda: LocallyStationaryCovariance(max_lag=-1), "max_lag must be at least 0"),
     ],

@@ -379,7 +379,7 @@ class Unfitting:
         (lambda: PooledVariance().fit(5), "must be a list of images, got int"),  # type: ignore[arg-type]
         (lambda: PooledVariance().fit("scan.png"), "got a string"),  # type: ignore[arg-type]
         (lambda: PooledVariance().fit(["scan.png"]), "reference image 1 cannot be used"),  # type: ignore[list-item]
-        (lambda: PooledVariance().fit(images()[0]), r"reference image 1 cannot be used: .*shape \(8,\)"),
+        (lambda: PooledVariance().fit(images()[0]), "one image, or has signals as its rows"),
         (lambda: PooledVariance().fit([*images(), images()[0].T]), r"\(1, 6, 8\) and image 13 is \(1, 8, 6\)"),
         (lambda: PooledVariance().fit(with_nan()), "reference image 3 cannot be used: .* 1 of 48 are NaN"),
         (lambda: PooledVariance().fit(blank()), "reference image 4 has the value 7 in every pixel"),

@@ -98,7 +98,7 @@ def test_colours_have_it_in_space() -> None:
     expected = v @ np.kron(channels, dense(DIAGONAL_STRIPES, (3, 4)))
     np.testing.assert_allclose(model.apply(v), expected, rtol=1e-12, atol=1e-12)
     model.check_image((2, 3, 4))
-    with pytest.raises(InputError, match=r"grey images of \(H, W\) = \(3, 4\)"):
+    with pytest.raises(InputError, match=r"one channel of \(H, W\) = \(3, 4\)"):
         model.check_image((2, 4, 3))
 
 
@@ -129,9 +129,9 @@ def test_it_does_not_share_the_callers_array() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stationary(np.ones((2, 3)), (4, 4)), r"odd number of rows .* got shape \(2, 3\)"),
-        (lambda: Stationary(np.ones(3), (4, 4)), "odd number"),
-        (lambda: Stationary(np.ones((0, 1)), (4, 4)), "odd number"),
+        (lambda: Stationary(np.ones((2, 3)), (4, 4)), r"odd length, .* got shape \(2, 3\) for images with 2"),
+        (lambda: Stationary(np.ones(3), (4, 4)), "odd length"),
+        (lambda: Stationary(np.ones((0, 1)), (4, 4)), "odd length"),
         (lambda: Stationary([[np.nan]], (4, 4)), "finite"),
         (lambda: Stationary([["a"]], (4, 4)), "real numbers"),
         (lambda: Stationary([[0.0]], (4, 4)), "variance in the middle"),
@@ -140,9 +140,9 @@ def test_it_does_not_share_the_callers_array() -> None:
         (lambda: Stationary([[1e301]], (4, 4)), "standard deviation"),
         (lambda: Stationary([[0.2, 1.0, 0.3]], (4, 4)), r"opposite lags, .* differs by 0.1"),
         (lambda: Stationary([[0.8, 1.0, 0.8]], (4, 4)), "negative power"),
-        (lambda: Stationary([[1.0]], 4), r"\(height, width\) of the images, got 4"),
-        (lambda: Stationary([[1.0]], (4, 4, 4)), "height, width"),
-        (lambda: Stationary([[1.0]], (4, 0)), "width of the images must be at least 1"),
+        (lambda: Stationary([[1.0]], 4), r"\(height, width\), for one to three axes, got 4"),
+        (lambda: Stationary([[1.0]], (4, 4, 4)), "as many axes as the images"),
+        (lambda: Stationary([[1.0]], (4, 0)), "each side of the images.* must be at least 1"),
         (lambda: Stationary([[1.0]], (2**20, 2**20)), "at most 67108864 pixels"),
         (lambda: Stationary([[1.0]], (2, 2)).apply(np.ones(5)), "for 4 pixels, but 5"),
         (lambda: Stationary([[1.0]], (2, 2)).sample(np.random.default_rng(0), 1, 5), "for 4 pixels, but 5"),

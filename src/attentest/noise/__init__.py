@@ -2,7 +2,7 @@
 
 A noise model computes ``Sigma v`` (:meth:`NoiseModel.apply`), draws noise (:meth:`NoiseModel.sample`) and says all else
 that there is to know about itself (:class:`BaseNoise`). Pixels are indexed in row-major order; for an image of C
-channels the vector is the (C, H, W) array flattened.
+channels the vector is the (C, *axes) array flattened.
 
 A covariance that is not known is estimated, from reference images (the estimators) or, approximately, from the tested
 image itself (:func:`from_image`).
@@ -10,7 +10,7 @@ image itself (:func:`from_image`).
 
 from __future__ import annotations
 
-from attentest.noise.correlated import AR1, Diagonal, Isotropic
+from attentest.noise.correlated import AR1, ARAlong, Diagonal, Isotropic
 from attentest.noise.dense import Dense
 from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise
 from attentest.noise.estimators import (
@@ -32,6 +32,7 @@ from attentest.noise.tested_image import FromImage, OwnGain, from_image
 __all__ = [
     "AR1",
     "AR1Covariance",
+    "ARAlong",
     "AutomaticCovariance",
     "Averaged",
     "BaseNoise",

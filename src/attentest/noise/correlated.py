@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import real_number
+from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 from attentest.noise.model import (
     BaseNoise,
     FloatArray,
     deviations_text,
     finite_array,
+    image_sides,
+    named_shape,
     sample_shape,
     standard_deviation,
 )
@@ -124,7 +127,7 @@ class Diagonal(CorrelatedNoise):
 
     Parameters
     ----------
-    variance : array of shape (n,), (H, W) or (C, H, W)
+    variance : array of shape (n,), (*axes) or (C, *axes)
         Variances, not standard deviations; non-negative, not all zero.
     """
 
@@ -145,11 +148,11 @@ class Diagonal(CorrelatedNoise):
         self.variance: FloatArray = flat
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, H, W) of another shape than the variances, unless these are flat."""
-        expected = (1, *self.shape) if len(self.shape) == 2 else self.shape
-        if len(self.shape) > 1 and expected != shape:
+        """Raise an error for images (C, *axes) of another shape than the variances, unless these are flat."""
+        if len(self.shape) > 1 and shape not in (self.shape, (1, *self.shape)):
             raise InputError(
-                f"the variances have shape {self.shape}, but the image is (C, H, W) = {shape}: give them in that shape."
+                f"the variances have shape {self.shape}, but the image is {named_shape(shape)}: give them in that "
+                "shape."
             )
 
     def __repr__(self) -> str:
@@ -244,6 +247,10 @@ class AR1(CorrelatedNoise):
     def _factors(self) -> float:
         return self.sigma
 
+    @property
+    def _direction(self) -> str:
+        return "in reading order"
+
     def _product(self, v: FloatArray) -> FloatArray:
         return covariance_product(v, self.rho)
 
@@ -257,7 +264,10 @@ class AR1(CorrelatedNoise):
         """Return those of v g(r / v), with v the mean of y_i^2 and r that of y_i y_(i+1): linear in (v, r) nearby."""
         rho = self.rho
         step = STEP * (1 - abs(rho))
-        low, value, high = (np.einsum("ki,ki->k", eta, AR1(at).apply(eta)) for at in (rho - step, rho, rho + step))
+        low, value, high = (
+            np.einsum("ki,ki->k", eta, replace(self, rho=at, sigma=1.0).apply(eta))
+            for at in (rho - step, rho, rho + step)
+        )
         slope = (high - low) / (2 * step)
         by_variance, by_product = value - rho * slope, slope
         # Bartlett's formula: n times the variances of v and r, and their covariance, over a long series of variance 1.
@@ -268,29 +278,90 @@ class AR1(CorrelatedNoise):
         return np.asarray(2 * value**2 * eta.shape[1] / variance)
 
     def correlation_length(self) -> float:
-        """Return the distance along the flattened image, in pixels, within which correlations fall to 1/e."""
+        """Return the distance in pixels within which correlations fall to 1/e."""
         return -1 / float(np.log(abs(self.rho))) if self.rho else 0.0
 
     def _stretched(self, length: float, shape: tuple[int, ...]) -> AR1:
         """Return the same with another rate of decay; the sign of rho is kept."""
-        return AR1(float(np.copysign(neighbour_correlation(length), self.rho)), self.sigma)
+        return replace(self, rho=float(np.copysign(neighbour_correlation(length), self.rho)))
 
     def words(self) -> str:
         """Return the model in words."""
         return (
             f"A standard deviation of {self.sigma:.6g}, and a correlation of {self.rho:.6g} to the power of the "
-            "distance between two pixels in reading order"
+            f"distance between two pixels {self._direction}"
         )
 
 
+@dataclass(frozen=True)
+class ARAlong(AR1):
+    """First-order autoregressive noise along one axis, such as time; places that differ otherwise are independent.
+
+    Parameters
+    ----------
+    rho, sigma
+        Correlation of neighbours along the axis, and standard deviation.
+    shape
+        The (*axes) of the images, or (C, *axes) for several channels, which are then independent.
+    axis
+        The axis, counted from the last one, -1.
+    """
+
+    name: ClassVar = "ar1 along an axis"
+    parameters: ClassVar = {**AR1.parameters, "shape": list, "axis": int}
+
+    shape: tuple[int, ...] = field(kw_only=True)
+    axis: int = field(default=-1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shape", image_sides(self.shape, most_axes=4))
+        object.__setattr__(
+            self, "axis", whole_number(self.axis, "axis (counted from the last, -1)", -len(self.shape), -1)
+        )
+
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Raise an error for images (C, *axes) of another shape."""
+        if shape not in (self.shape, (1, *self.shape)):
+            raise InputError(
+                f"the noise model is for images of shape {self.shape}, but the image is {named_shape(shape)}: make one "
+                "for that shape."
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    def _product(self, v: FloatArray) -> FloatArray:
+        return covariance_product(v.reshape(*v.shape[:-1], *self.shape), self.rho, self.axis).reshape(v.shape)
+
+    def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
+        return stationary_series(rng.standard_normal((k, *self.shape)), self.rho, self.axis).reshape(k, n)
+
+    def _few(self, places: NDArray[np.int64]) -> FloatArray:
+        along = list(np.unravel_index(places, self.shape))
+        distance = np.abs(np.subtract.outer(along[self.axis], along.pop(self.axis)))
+        same = np.logical_and.reduce([np.equal.outer(index, index) for index in along], initial=True)
+        return np.asarray(np.where(same, self.rho**distance, 0.0))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON-ready values."""
+        return {**super().arguments(), "shape": list(self.shape)}
+
+    @property
+    def _direction(self) -> str:
+        return f"along axis {self.axis}, counted from the last, and none between others"
+
+
 class Exponential(CorrelatedNoise):
-    """Noise with the correlation exp(-(rows + columns) / length) of pixels so many rows and columns apart, in O(n).
+    """Noise with the correlation exp(-distance / length), in O(n); distances along each axis are added.
 
     Channels are independent. It is what independent noise becomes if it is given a correlation length.
 
     Parameters
     ----------
-    deviations : array of shape (C, H, W)
+    deviations : array of shape (C, *axes)
         Standard deviations of the pixels.
     length
         Correlation length in pixels; 0 for independent pixels.
@@ -312,25 +383,25 @@ class Exponential(CorrelatedNoise):
 
     def _product(self, v: FloatArray) -> FloatArray:
         planes = v.reshape(*v.shape[:-1], *self.deviations.shape)
-        for axis in (-2, -1):
+        for axis in range(1 - self.deviations.ndim, 0):
             planes = covariance_product(planes, neighbour_correlation(self.length), axis)
         return planes.reshape(v.shape)
 
     def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
         planes = rng.standard_normal((k, *self.deviations.shape))
-        for axis in (-2, -1):
+        for axis in range(1 - self.deviations.ndim, 0):
             planes = stationary_series(planes, neighbour_correlation(self.length), axis)
         return planes.reshape(k, n)
 
     def _few(self, places: NDArray[np.int64]) -> FloatArray:
-        channel, row, column = np.unravel_index(places, self.deviations.shape)
-        distance = sum(np.abs(np.subtract.outer(along, along)) for along in (row, column))
+        channel, *axes = np.unravel_index(places, self.deviations.shape)
+        distance = sum(np.abs(np.subtract.outer(along, along)) for along in axes)
         return np.asarray(neighbour_correlation(self.length) ** distance * np.equal.outer(channel, channel))
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
-        """Return those of one variance of pixels with correlations r^(rows + columns): fewer by the sum of squares."""
+        """Return those of one variance of pixels with correlations r^distance: fewer by the sum of squares."""
         r = neighbour_correlation(self.length)
-        return np.full(len(eta), float(eta.shape[1])) * ((1 - r**2) / (1 + r**2)) ** 2
+        return np.full(len(eta), float(eta.shape[1])) * ((1 - r**2) / (1 + r**2)) ** (self.deviations.ndim - 1)
 
     def correlation_length(self) -> float:
         """Return the correlation length in pixels."""
@@ -344,5 +415,5 @@ class Exponential(CorrelatedNoise):
         """Return the model in words."""
         return (
             f"A standard deviation of {deviations_text(self._factors**2)}, and a correlation that falls to "
-            f"1/e within {self.length:.6g} pixels along rows and along columns"
+            f"1/e within {self.length:.6g} pixels along each axis"
         )

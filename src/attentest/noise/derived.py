@@ -90,7 +90,7 @@ class DerivedNoise(BaseNoise):
         return self._times(float(np.sqrt(self.variance_factor)), self.model.sample(rng, k, n))
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, H, W) that the other model does not apply to."""
+        """Raise an error for images (C, *axes) that the other model does not apply to."""
         self.of.check_image(shape)
 
     def variances(self, n: int) -> FloatArray:
@@ -306,7 +306,7 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
     if isinstance(noise, ImageNoise) and not isinstance(noise, type):
         raise InputError(
             f"one noise model for all images is needed here, but {type(noise).__name__} makes one per image: "
-            "call its for_image(pixels) with the image's (C, H, W) pixels."
+            "call its for_image(pixels) with the image's (C, *axes) pixels."
         )
     raise InputError(
         f"noise must be a standard deviation, or a model or a fitted estimator from attentest.noise, "
@@ -338,7 +338,7 @@ def _fitted(estimator: FitsNoise) -> NoiseModel:
 
 
 class PerChannel(BaseNoise):
-    """Noise of colour images: the same correlation in space for every channel, and a covariance across channels.
+    """Noise of several channels, colours or leads: the same correlation within each, and a covariance across them.
 
     The covariance of pixel i in channel c and pixel j in channel d is channels_cd times the spatial model's
     covariance of i and j.
@@ -362,7 +362,7 @@ class PerChannel(BaseNoise):
         self.spatial = as_noise(spatial)
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, H, W) of another number of channels."""
+        """Raise an error for images (C, *axes) of another number of channels."""
         if shape[0] != self._mixing.size:
             raise InputError(
                 f"the noise model is for images of {counted(self._mixing.size, 'channel')}, but the image has "

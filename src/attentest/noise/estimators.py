@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import positive_number
+from attentest.checks import positive_number, whole_number
 from attentest.errors import InputError
 from attentest.markup import definition_table
-from attentest.noise.correlated import AR1, Diagonal, Isotropic
+from attentest.noise.correlated import AR1, ARAlong, Diagonal, Isotropic
 from attentest.noise.dense import Dense
 from attentest.noise.derived import PerChannel, as_noise
 from attentest.noise.local_variance import equal_strength
-from attentest.noise.model import FloatArray, NoiseModel, complete, shown_record
+from attentest.noise.model import AXIS_LETTERS, FloatArray, NoiseModel, complete, shown_record
 from attentest.noise.reference_images import ReferenceImages, reference_images, varying_pixels
 from attentest.noise.stationary import LocallyStationary, Stationary, default_smoothing
 from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
@@ -54,7 +54,7 @@ class NoiseEstimator(ABC):
     ----------
     noise_
         The noise model, after fitting.
-    mean_ : (C, H, W)
+    mean_ : (C, *axes)
         Mean of the images, each divided by its gain.
     gains_ : (K,)
         Gains of the images; ones if they were taken as equal.
@@ -77,11 +77,23 @@ class NoiseEstimator(ABC):
             raise InputError(f"gain must be {EQUAL_GAIN!r} or {PER_IMAGE_GAIN!r}, got {gain!r}.", "gain")
         self.gain = gain
 
-    def fit(self, images: Iterable[ImageLike]) -> Self:
-        """Estimate the noise from independent images of one shape and the same mean, and return the estimator."""
+    def fit(self, images: Iterable[ImageLike], dimension: int | None = None) -> Self:
+        """Estimate the noise from independent images of one shape and the same mean, and return the estimator.
+
+        Parameters
+        ----------
+        images
+            The images: signals (T,) or (C, T), images (H, W) or (H, W, C), volumes (D, H, W) or (C, D, H, W), such as
+            the repeats of a functional volume.
+        dimension
+            Number of axes, 1 of signals, 2 of images, 3 of volumes; by default 1 if the first image is an array (T,),
+            3 if it is (C, D, H, W), and otherwise 2.
+        """
+        if dimension is not None:
+            dimension = whole_number(dimension, "dimension", 1, len(AXIS_LETTERS))
         ignore_constant = getattr(self, "ignore_constant", False)
         reference = reference_images(
-            images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN, ignore_constant
+            images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN, ignore_constant, dimension
         )
         self.noise_ = self._estimate(reference)
         self._used_share = float(reference.used.mean())
@@ -149,7 +161,7 @@ class PooledVariance(_PooledEstimator):
 
 
 class PixelVariance(NoiseEstimator):
-    """A variance per pixel and channel: a Diagonal of shape (C, H, W).
+    """A variance per pixel and channel: a Diagonal of shape (C, *axes).
 
     Parameters
     ----------
@@ -167,35 +179,51 @@ class PixelVariance(NoiseEstimator):
 
 
 class AR1Covariance(_PooledEstimator):
-    """First-order autoregressive noise over the flattened index: an AR1; for colour images a PerChannel of AR1.
+    """First-order autoregressive noise: an AR1 or ARAlong; for several channels a PerChannel of it.
 
     The correlation is that of neighbours in row-major order, including the last pixel of a row and the first of the
-    next, and is the same for all channels.
+    next, or of neighbours along one axis, and is the same for all channels.
 
     Parameters
     ----------
+    axis
+        None for the row-major order, which of a signal is time; otherwise the axis, counted from the last one, -1:
+        other places are then independent.
     ignore_constant, gain
         See :class:`PooledVariance`.
     """
 
+    def __init__(self, axis: int | None = None, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
+        super().__init__(ignore_constant=ignore_constant, gain=gain)
+        self.axis = None if axis is None else whole_number(axis, "axis (counted from the last, -1)", -3, -1)
+
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
-        planes = reference.standard_planes
-        flat = planes.reshape(-1, planes[0, 0].size)
+        shape, axis = reference.used.shape, self.axis
+        if axis is not None:
+            whole_number(axis, "axis (of these reference images, counted from the last)", -len(shape), -1)
+        planes, used = reference.standard_planes, reference.used
         degrees = (reference.count - 1) * planes.shape[1]
-        used = reference.used.ravel()
-        neighbours = int((used[1:] & used[:-1]).sum())
+        if axis is None:
+            planes, used = planes.reshape(-1, used.size), used.ravel()
+        else:
+            planes, used = np.moveaxis(planes, axis, -1), np.moveaxis(used, axis, -1)
+        neighbours = int((used[..., 1:] & used[..., :-1]).sum())
         if not neighbours:
             raise InputError(
                 "the reference images have no two neighbouring pixels that differ between images, so that their "
                 "correlation cannot be estimated: use another estimator."
             )
-        rho = float((flat[:, 1:] * flat[:, :-1]).sum() / (degrees * neighbours))
+        rho = float((planes[..., 1:] * planes[..., :-1]).sum() / (degrees * neighbours))
         if not abs(rho) < 1.0 - CORRELATION_ROUNDING:
             raise InputError(
                 f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
                 "noise needs one strictly between -1 and 1: give more or larger images, or use another estimator."
             )
-        return _with_channels(reference, lambda variance: AR1(rho, float(np.sqrt(variance))))
+        if axis is None:
+            return _with_channels(reference, lambda variance: AR1(rho, float(np.sqrt(variance))))
+        return _with_channels(
+            reference, lambda variance: ARAlong(rho, float(np.sqrt(variance)), shape=shape, axis=axis)
+        )
 
 
 class StationaryCovariance(_PooledEstimator):
@@ -204,9 +232,9 @@ class StationaryCovariance(_PooledEstimator):
     Parameters
     ----------
     max_lag
-        Lag in pixels, along either axis, up to which correlations are taken as they are; they fall to zero at twice
+        Lag in pixels, along each axis, up to which correlations are taken as they are; they fall to zero at twice
         that. If the noise is known to be correlated over a few pixels only, that number reduces the error of the
-        estimate; a smaller one makes it biased. By default half of either side, and at longer lags, which have few
+        estimate; a smaller one makes it biased. By default half of each side, and at longer lags, which have few
         pairs of pixels, the correlations give way to a smooth curve through those at shorter lags.
     ignore_constant, gain
         See :class:`PooledVariance`.
@@ -222,9 +250,8 @@ class StationaryCovariance(_PooledEstimator):
 
 
 def _stationary(reference: ReferenceImages, correlation: FloatArray) -> NoiseModel:
-    """Return the stationary noise of reference images (K, C, H, W) with a correlation (2H-1, 2W-1)."""
-    shape = reference.mean.shape[1], reference.mean.shape[2]
-    return _with_channels(reference, lambda variance: Stationary(variance * correlation, shape))
+    """Return the stationary noise of reference images (K, C, *axes) with a correlation by lag."""
+    return _with_channels(reference, lambda variance: Stationary(variance * correlation, reference.used.shape))
 
 
 def _with_channels(reference: ReferenceImages, model: Callable[[float], NoiseModel]) -> NoiseModel:
@@ -238,7 +265,7 @@ GAUSSIAN_ENDS = 4.0
 
 
 def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: float) -> FloatArray:
-    """Return the Gaussian mean (H, W) of the variances of the pixels that are used, 0 at the others.
+    """Return the Gaussian mean (*axes) of the variances of the pixels that are used, 0 at the others.
 
     The weights of pixels beyond the border and of those that are not used are left out, and the sum of the result is
     that of the variances. The standard deviation of the Gaussian is ``smoothing`` pixels.
@@ -265,7 +292,7 @@ class LocallyStationaryCovariance(NoiseEstimator):
     smoothing
         Standard deviation in pixels of the Gaussian that the variances are smoothed with. By default the least for
         which the variance at a pixel has 100 degrees of freedom, a relative error of 14%, but at most a quarter of the
-        shorter side: the more images there are and the shorter correlations are, the less.
+        shortest side: the more images there are and the shorter correlations are, the less.
     max_lag
         See :class:`StationaryCovariance`.
     gain
@@ -307,8 +334,8 @@ class AutomaticCovariance(NoiseEstimator):
     """Locally stationary noise if the images show that its strength differs over the image, else stationary noise.
 
     A test with the level 0.05 decides: an analysis of variance of the logs of the mean absolute residuals in up to
-    8 x 8 cells of the image, with the images as repetitions (attentest.noise.local_variance). Two images do not tell,
-    and get the stationary model. Which one was chosen and why is in the record of the noise.
+    eight cells along each axis, with the images as repetitions (attentest.noise.local_variance). Two images do not
+    tell, and get the stationary model. Which one was chosen and why is in the record of the noise.
 
     Parameters
     ----------

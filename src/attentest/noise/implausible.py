@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.noise.model import SMALLEST_SIGMA, FloatArray, NoiseModel, complete
-from attentest.noise.tested_image import MEDIAN_OF_NOISE
+from attentest.noise.tested_image import MEDIAN_OF_NOISE, block_corners, haar_details
 
 TOO_STRONG = 0.5
 """Details smaller than this, relative to what the noise alone would make them, cannot be."""
@@ -28,24 +29,25 @@ SMOOTHER = "less than the noise alone would make them differ"
 """Part of the sentence about an image whose details are too small; in the other they are too large."""
 
 BLOCKS_TOGETHER = 2**16
-"""Blocks of 2 x 2 pixels whose details are computed at a time."""
+"""Blocks of two pixels along each axis whose details are computed at a time."""
 
 
 def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | None]:
     """Return for each image a sentence if it cannot have the noise that its noise model says, or None.
 
-    The signal makes an image rougher than its noise, never smoother. So an image whose finest details (differences of
-    diagonal neighbours in 2 x 2 pixels), edges included, are much smaller than the noise alone would make them does not
-    have this noise; one in which even the median detail is very much larger is probably in other units. Constant areas
-    are left out, and so are pixels that are cut off at the ends of the range. Where this leaves too little, as in a
-    mask, the whole range of the image is compared with the noise instead: no detail is larger. Images are (k, C, H, W).
+    The signal makes an image rougher than its noise, never smoother. So an image (C, *axes) whose finest details
+    (differences along all axes in blocks of two pixels), edges included, are much smaller than the noise alone would
+    make them does not have this noise; one in which even the median detail is very much larger is probably in other
+    units. Constant areas are left out, and so are pixels that are cut off at the ends of the range. Where this leaves
+    too little, as in a mask, the whole range of the image is compared with the noise instead: no detail is larger.
     """
     models = {id(model): model for model in noise}
     deviations_of = {key: detail_deviations(model, images.shape[1:]) for key, model in models.items()}
     predicted = np.array([deviations_of[id(model)] for model in noise])
     doubts: list[str | None] = [None] * len(images)
-    enough = (images.shape[2] // 2) * (images.shape[3] // 2) >= FEWEST_DETAILS
-    ends = np.array([images.min(axis=(2, 3)), images.max(axis=(2, 3))])
+    axes = tuple(range(2, images.ndim))
+    enough = math.prod(side // 2 for side in images.shape[2:]) >= FEWEST_DETAILS
+    ends = np.array([images.min(axis=axes), images.max(axis=axes)])
     few = np.ones(len(images), dtype=bool)
     for channel in range(images.shape[1]):
         planes, deviations = images[:, channel], predicted[:, channel]
@@ -62,7 +64,7 @@ def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | 
                 doubts[image] = _doubt(planes[image], float(deviations[image]), float(largest[image]), of)
     constant = (ends[0] == ends[1]).all(axis=1)
     for image in np.flatnonzero(constant | (few & enough)).tolist():
-        low, high = ends[:, image, :, None, None]
+        low, high = np.expand_dims(ends[:, image], axes)
         if constant[image] or ((images[image] == low) | (images[image] == high)).all():
             seen = NO_NOISE[0 if constant[image] else 1]
             doubts[image] = f"{seen}: it does not have the assumed noise, which would make its pixels differ."
@@ -70,7 +72,7 @@ def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | 
 
 
 def _doubt(plane: FloatArray, deviation: float, largest: float, of: str) -> str | None:
-    """Return the sentence about a channel (H, W), if there is one, from the root mean square of its details."""
+    """Return the sentence about a channel (*axes), if there is one, from the root mean square of its details."""
     if largest < TOO_STRONG:
         return (
             f"neighbouring pixels of the image differ{of} {_times(1 / max(largest, SMALLEST_SIGMA))} {SMOOTHER}: the "
@@ -91,55 +93,55 @@ def _times(ratio: float) -> str:
 
 
 def _mean_squares(planes: FloatArray, deviations: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return the number (k,) of details of planes (k, H, W), and the means (k,) of the squares of details / deviations.
+    """Return the number (k,) of details of channels (k, *axes), and the mean squares (k,) of details / deviations.
 
     Deviations below ``SMALLEST_SIGMA``, with which nothing is compared, count as 1.
     """
     scale = np.where(deviations < SMALLEST_SIGMA, 1.0, deviations)
     count, total = np.zeros(len(planes), dtype=np.int64), np.zeros(len(planes))
     for images, details, used in _details(planes):
-        details /= scale[images, None, None]
-        details[~used] = 0.0
-        count[images] += np.count_nonzero(used, axis=(1, 2))
-        total[images] += np.einsum("kij,kij->k", details, details)
+        flat = details.reshape(len(details), -1)
+        flat /= scale[images, None]
+        flat[~used.reshape(flat.shape)] = 0.0
+        count[images] += np.count_nonzero(used, axis=tuple(range(1, used.ndim)))
+        total[images] += np.einsum("ki,ki->k", flat, flat)
     return count, total / np.maximum(count, 1)
 
 
 def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np.bool_]]]:
-    """Yield the diagonal Haar coefficients of planes (k, H, W), some at a time: a large image is not copied as a whole.
+    """Yield the Haar coefficients of channels (k, *axes), some at a time: a large image is not copied as a whole.
 
-    With the m planes that they are of come the coefficients (m, h, w) of some rows, and where (m, h, w) these planes
-    are neither constant nor cut off.
+    With the m channels that they are of come the coefficients of their blocks in some rows, and where in these blocks
+    the channels are neither constant nor cut off.
     """
-    ends = planes.min(axis=(1, 2)), planes.max(axis=(1, 2))
-    height, width = (side // 2 for side in planes.shape[1:])
-    rows = max(1, min(height, BLOCKS_TOGETHER // max(1, width)))
-    step = max(1, BLOCKS_TOGETHER // (rows * max(1, width)))
+    axes = tuple(range(1, planes.ndim))
+    ends = planes.min(axis=axes, keepdims=True), planes.max(axis=axes, keepdims=True)
+    height, *others = (side // 2 for side in planes.shape[1:])
+    width = max(1, math.prod(others))
+    rows = max(1, min(height, BLOCKS_TOGETHER // width))
+    step = max(1, BLOCKS_TOGETHER // (rows * width))
     for image in range(0, len(planes), step):
         images = slice(image, image + step)
         for row in range(0, height, rows):
-            part = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
-            first, second, third, fourth = corners = [part[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+            corners = block_corners(planes[images, 2 * row : 2 * min(row + rows, height)], len(axes))
             used = functools.reduce(np.minimum, corners) < functools.reduce(np.maximum, corners)
-            for end in ends:
-                used &= sum((corner == end[images, None, None]).view(np.uint8) for corner in corners) <= 1
-            yield images, (first - second - third + fourth) / 2, used
+            low, high = (sum((corner == end[images]).view(np.uint8) for corner in corners) for end in ends)
+            used &= (np.maximum(low, high) <= 1) & (low + high < len(corners))
+            yield images, haar_details(corners), used
 
 
 def detail_deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
     """Return the standard deviation (C,) of a detail by the model, the median over a few places."""
-    channels, height, width = shape
-    if min(height, width) < 2:
-        return np.zeros(channels)
-    places = [
-        (int(down * (height - 2)), int(across * (width - 2)))
-        for down, across in ((0.5, 0.5), (0.25, 0.25), (0.25, 0.75), (0.75, 0.25), (0.75, 0.75))
-    ]
-    model, n = complete(noise), channels * height * width
-    corners, weights = np.array([0, 1, width, width + 1]), np.array([0.5, -0.5, -0.5, 0.5])
+    channels, *sides = shape
     deviations = np.zeros(channels)
+    if min(sides) < 2:
+        return deviations
+    model, weights = complete(noise), haar_details(list(np.eye(2 ** len(sides))))
+    corners = np.array([np.ravel_multi_index(corner, sides) for corner in product((0, 1), repeat=len(sides))])
+    shares = [(0.5,) * len(sides), *product((0.25, 0.75), repeat=len(sides))]
+    starts = [[int(share * (side - 2)) for share, side in zip(place, sides, strict=True)] for place in shares]
     for channel in range(channels):
-        first = [(channel * height + row) * width + column for row, column in places]
-        variances = [float(weights @ model.covariances(place + corners, n) @ weights) for place in first]
+        places = [np.ravel_multi_index([channel, *start], shape) + corners for start in starts]
+        variances = [float(weights @ model.covariances(place, math.prod(shape)) @ weights) for place in places]
         deviations[channel] = np.sqrt(max(float(np.median(variances)), 0.0))
     return deviations

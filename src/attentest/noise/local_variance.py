@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from itertools import combinations_with_replacement
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
@@ -22,45 +26,49 @@ SMALLEST_CELL = 4
 
 
 class Cells:
-    """A division of images (H, W) into rectangular cells of nearly the same size, at most eight by eight.
+    """A division of images (*axes) into rectangular cells of nearly the same size, at most eight along each axis.
 
     Parameters
     ----------
     shape
-        Height and width of the images.
+        Sides of the images.
     """
 
-    def __init__(self, shape: tuple[int, int]) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         counts = (min(MOST_CELLS, max(2, side // SMALLEST_CELL), side) for side in shape)
         edges = [np.linspace(0, side, count + 1).astype(np.int64) for side, count in zip(shape, counts, strict=True)]
-        self._rows, self._columns = (ends[:-1] for ends in edges)
-        self._heights, self._widths = map(np.diff, edges)
-        self._down, self._across = (
-            np.repeat(np.eye(len(lengths)) / lengths, lengths, axis=0) for lengths in (self._heights, self._widths)
-        )
+        self._starts = [ends[:-1] for ends in edges]
+        self._lengths = [np.diff(ends) for ends in edges]
+        self._shares = [np.repeat(np.eye(len(lengths)) / lengths, lengths, axis=0) for lengths in self._lengths]
 
     def means(self, values: FloatArray) -> FloatArray:
-        """Return the means (..., cells) of images (..., H, W) over each cell."""
-        return np.asarray((self._down.T @ (values @ self._across)).reshape(*values.shape[:-2], -1))
+        """Return the means (..., cells) of images (..., *axes) over each cell."""
+        means = values @ self._shares[-1]
+        for share in self._shares[-2::-1]:
+            means = share.T @ means
+            means = means.reshape(*means.shape[:-2], -1)
+        return np.asarray(means)
 
     def image_means(self, values: FloatArray) -> FloatArray:
         """Return the means (...) of images over all pixels from those (..., cells) over each cell."""
-        sizes = np.outer(self._heights, self._widths).ravel()
+        sizes = functools.reduce(np.multiply.outer, self._lengths).ravel()
         return np.asarray(values @ (sizes / sizes.sum()))
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Return images (..., H, W) that have in each pixel the value (..., cells) of its cell."""
-        grid = values.reshape(*values.shape[:-1], len(self._rows), len(self._columns))
-        return np.asarray(np.repeat(np.repeat(grid, self._heights, axis=-2), self._widths, axis=-1))
+        """Return images (..., *axes) that have in each pixel the value (..., cells) of its cell."""
+        grid = values.reshape(*values.shape[:-1], *map(len, self._starts))
+        for axis, lengths in enumerate(self._lengths, start=values.ndim - 1):
+            grid = np.repeat(grid, lengths, axis=axis)
+        return np.asarray(grid)
 
     def covariances(self, autocovariance: FloatArray) -> FloatArray:
-        """Return the covariances (cells, cells) of the means over cells, from those of pixels by lag (2H-1, 2W-1)."""
-        down, across = (
-            _mean_pairs(starts, lengths)
-            for starts, lengths in ((self._rows, self._heights), (self._columns, self._widths))
-        )
-        table = np.einsum("abi,ij,cdj->acbd", down, np.fft.ifftshift(autocovariance), across, optimize=True)
-        return np.asarray(table.reshape(len(self._rows) * len(self._columns), -1))
+        """Return the covariances (cells, cells) of the means over cells, from those of pixels at every lag."""
+        table = np.fft.ifftshift(autocovariance)
+        for starts, lengths in zip(self._starts, self._lengths, strict=True):
+            # The first axis, of lags, gives way to two of cells at the end.
+            table = np.tensordot(table, _mean_pairs(starts, lengths), (0, 2))
+        cells = math.prod(map(len, self._starts))
+        return table.transpose(*range(0, table.ndim, 2), *range(1, table.ndim, 2)).reshape(cells, cells)
 
 
 def _mean_pairs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> FloatArray:
@@ -86,12 +94,12 @@ def equal_strength(
 
     Parameters
     ----------
-    planes : (K, C, H, W)
+    planes : (K, C, *axes)
         Residuals of K images, minus their mean, with variance 1; 0 where they are not used.
-    used : (H, W)
+    used : (*axes)
         Whether a pixel is used.
-    autocorrelation : (2H-1, 2W-1)
-        Correlation of the residuals at each lag if they are stationary, 1 in the middle.
+    autocorrelation
+        Correlation of the residuals at every lag along each axis if they are stationary, 1 in the middle.
 
     Returns
     -------
@@ -106,13 +114,13 @@ def equal_strength(
     sizes = cells.means(np.abs(planes).mean(axis=1))[:, filled] / shares[filled]
     logs = np.log(np.maximum(sizes, SMALLEST_SIZE))
     covariance = cells.covariances(autocorrelation**2)[np.ix_(filled, filled)]
-    rows, columns = (cells.means(axis - axis.mean())[filled] for axis in np.indices(used.shape, dtype=np.float64))
-    smooth = np.stack([rows, columns, rows**2, rows * columns, columns**2])
+    places = [cells.means(axis - axis.mean())[filled] for axis in np.indices(used.shape, dtype=np.float64)]
+    smooth = np.stack([*places, *(first * second for first, second in combinations_with_replacement(places, 2))])
     between = -1 / (count - 1)
     # Correlation of the absolute values of two normal variables of that correlation.
     alike = (np.sqrt(1 - between**2) + between * np.arcsin(between) - 1) / (np.pi / 2 - 1)
     found = []
-    for differences in (np.eye(len(rows)), smooth):
+    for differences in (np.eye(logs.shape[1]), smooth):
         centred = differences - differences.mean(axis=1, keepdims=True)
         _, weights, basis = np.linalg.svd(centred, full_matrices=False)
         basis = basis[weights > RANK_TOLERANCE * weights.max()]
@@ -122,7 +130,7 @@ def equal_strength(
         chance = within * (1 + (count - 1) * alike) / count
         degrees = np.trace(spread) ** 2 / (spread**2).sum()
         ratio = (mean @ mean) / max(chance, np.finfo(np.float64).tiny)
-        deviation = np.sqrt(max(mean @ mean - chance, 0.0) / len(rows))
+        deviation = np.sqrt(max(mean @ mean - chance, 0.0) / logs.shape[1])
         found.append((float(fdtrc(degrees, (count - 1) * degrees, ratio)), float(deviation)))
     pvalue, deviation = min(found)
     return min(1.0, len(found) * pvalue), deviation

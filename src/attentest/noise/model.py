@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -27,6 +28,15 @@ DRAWS = 256
 
 GIVEN = "given, not estimated by attentest"
 """Where a noise model comes from, in words, if nothing else is known."""
+
+AXIS_LETTERS = {1: "T", 2: "H, W", 3: "D, H, W"}
+"""Names of the axes of images by their number, for messages."""
+
+
+def named_shape(shape: tuple[int, ...], channels: int = 1) -> str:
+    """Return a shape with the names of its axes, such as "(C, H, W) = (3, 8, 8)", or without channels, 0 of them."""
+    letters = AXIS_LETTERS.get(len(shape) - channels)
+    return f"{shape}" if letters is None else f"({'C, ' * channels}{letters}) = {shape}"
 
 
 @runtime_checkable
@@ -55,7 +65,7 @@ class ImageNoise(Protocol):
     """An estimator of the noise of each tested image from its own pixels."""
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
-        """Return the noise model of an image (C, H, W)."""
+        """Return the noise model of an image (C, *axes)."""
 
     def describe(self) -> Mapping[str, Any]:
         """Return the method as JSON-ready values."""
@@ -104,7 +114,7 @@ class BaseNoise:
         raise NotImplementedError
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error if the model does not apply to images (C, H, W), although the number of values is right."""
+        """Raise an error if the model does not apply to images (C, *axes), although the number of values is right."""
 
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each of the ``n`` values of an image, by default estimated from draws."""
@@ -155,15 +165,15 @@ class BaseNoise:
 
         The correlations of ``AR1`` and ``Stationary`` are stretched, to those at the lags divided by the ratio of the
         two lengths. Independent noise, of ``Isotropic`` and ``Diagonal``, gets the correlation
-        exp(-(rows + columns) / length) of pixels that are so many rows and columns apart. The models that are made of
-        others change those.
+        exp(-distance / length), with the sum of the distances along all axes. The models that are made of others change
+        those.
 
         Parameters
         ----------
         length
             Correlation length in pixels, 0 for independent pixels; that of the model gives the model itself.
         shape
-            The (C, H, W) of the images.
+            The (C, *axes) of the images.
         """
         present = self.correlation_length()
         number = real_number(length, "a correlation length")
@@ -173,7 +183,7 @@ class BaseNoise:
         return self if number == present else self._stretched(number, shape)
 
     def _stretched(self, length: float, shape: tuple[int, ...]) -> NoiseModel:
-        """Return the noise of images (C, H, W) with another correlation length."""
+        """Return the noise of images (C, *axes) with another correlation length."""
         raise NotImplementedError
 
     def fresh_estimator(self) -> Any:
@@ -248,7 +258,7 @@ def complete(noise: NoiseModel) -> BaseNoise:
 
 
 def check_shape(noise: NoiseModel | ImageNoise, shape: tuple[int, ...]) -> None:
-    """Raise an error if a noise model does not apply to images (C, H, W)."""
+    """Raise an error if a noise model does not apply to images (C, *axes)."""
     pixels = int(np.prod(shape))
     if isinstance(noise, NoiseModel):
         if noise.size not in (None, pixels):
@@ -298,6 +308,24 @@ def standard_deviation(sigma: float) -> float:
             "sigma",
         )
     return number
+
+
+MOST_PIXELS = 2**26
+"""Largest number of values of an image that a noise model is made for, 8,192 x 8,192 pixels."""
+
+
+def image_sides(shape: Any, most_axes: int = len(AXIS_LETTERS)) -> tuple[int, ...]:
+    """Return the sides of images, one for each axis, as plain ints."""
+    sides = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else ()
+    if not 1 <= len(sides) <= most_axes:
+        raise InputError(
+            "shape must be the sides of the images, such as (height, width), for one to three axes, got "
+            f"{shortened(shape)}."
+        )
+    checked = tuple(whole_number(side, "shape (each side of the images)", 1, MOST_PIXELS) for side in sides)
+    if math.prod(checked) > MOST_PIXELS:
+        raise InputError(f"images must have at most {MOST_PIXELS} pixels, but shape = {checked} has more.")
+    return checked
 
 
 def finite_array(values: ArrayLike, name: str) -> FloatArray:

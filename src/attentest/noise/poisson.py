@@ -39,7 +39,7 @@ class Poisson(BaseNoise):
     rate: float = field(default=0.0, repr=False)
 
     def for_image(self, pixels: FloatArray) -> Poisson:
-        """Return the noise of an image (C, H, W); raise an error if its pixels are no counts."""
+        """Return the noise of an image (C, *axes); raise an error if its pixels are no counts."""
         counts = np.asarray(pixels, dtype=np.float64)
         wrong = ~(np.isfinite(counts) & (counts >= 0) & (counts <= LARGEST_COUNT) & (counts == np.floor(counts)))
         if wrong.any():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray
+from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, named_shape
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -41,7 +41,7 @@ def gain_against(image: FloatArray, mean: FloatArray) -> float:
 
 
 def image_gains(images: FloatArray) -> FloatArray:
-    """Return the gains (K,) of images (K, C, H, W) of one scene against each other; their median is 1."""
+    """Return the gains (K,) of images (K, C, *axes) of one scene against each other; their median is 1."""
     flat = images.reshape(len(images), -1)
     flat = flat / np.abs(flat).max(axis=1, keepdims=True).clip(min=np.finfo(float).tiny)
     total = flat.sum(axis=0)
@@ -52,7 +52,7 @@ def image_gains(images: FloatArray) -> FloatArray:
             raise _other_scene(number)
     gains = np.ones(len(images))
     for _ in range(MOST_ROUNDS):
-        mean = (images / gains[:, None, None, None]).mean(axis=0)
+        mean = (images / _leading(gains, images)).mean(axis=0)
         refined = np.array([gain_against(image, mean) for image in images])
         if refined.min() <= 0:
             raise _other_scene(int(refined.argmin()))
@@ -62,6 +62,11 @@ def image_gains(images: FloatArray) -> FloatArray:
         if done:
             break
     return gains
+
+
+def _leading(values: FloatArray, array: FloatArray) -> FloatArray:
+    """Return values (m,) in a shape that is broadcast along the first axis of an array (m, ...)."""
+    return values.reshape(-1, *[1] * (array.ndim - 1))
 
 
 def _other_scene(number: int) -> InputError:
@@ -81,13 +86,13 @@ class ReferenceImages:
 
     Parameters
     ----------
-    mean : (C, H, W)
+    mean : (C, *axes)
         The mean image.
-    residuals : (K, C, H, W)
+    residuals : (K, C, *axes)
         The images minus their mean.
     gains : (K,)
         The factors by which the images were divided before; their median is 1.
-    used : (H, W)
+    used : (*axes)
         The pixels that pooled estimates are made of.
     """
 
@@ -109,38 +114,44 @@ class ReferenceImages:
 
     @property
     def pixel_variance(self) -> FloatArray:
-        """Variance (C, H, W) of each pixel."""
+        """Variance (C, *axes) of each pixel."""
         return np.asarray((self.residuals**2).sum(axis=0) / (self.count - 1))
 
     @property
     def standard_planes(self) -> FloatArray:
-        """Residuals (K, C', H, W) of the C' channels that vary, divided by their standard deviations; 0 if not used."""
+        """Residuals (K, C', *axes) of the C' channels that vary, over their standard deviations; 0 if not used."""
         variances = np.diag(self.channel_covariance)
         varying = variances > 0
-        return np.asarray(self.residuals[:, varying] / np.sqrt(variances[varying])[:, None, None] * self.used)
+        return np.asarray(self.residuals[:, varying] / _leading(np.sqrt(variances[varying]), self.mean) * self.used)
 
 
 def varying_pixels(residuals: FloatArray) -> NDArray[np.bool_]:
-    """Return whether each pixel (H, W) varies in some channel of residuals (K, C, H, W)."""
+    """Return whether each pixel (*axes) varies in some channel of residuals (K, C, *axes)."""
     return np.asarray(residuals.any(axis=(0, 1)))
 
 
 def reference_images(
-    images: Iterable[ImageLike], least: int, reason: str, per_image_gain: bool = False, ignore_constant: bool = False
+    images: Iterable[ImageLike],
+    least: int,
+    reason: str,
+    per_image_gain: bool = False,
+    ignore_constant: bool = False,
+    dimension: int | None = None,
 ) -> ReferenceImages:
     """Return images of one shape as reference images; an error if they are fewer than ``least`` says the reason.
 
     With ``per_image_gain`` each image is divided by its gain; with ``ignore_constant`` pooled estimates leave out the
-    pixels that have, in every channel, the same value in all images.
+    pixels that have, in every channel, the same value in all images. The ``dimension`` is their number of axes, by
+    default that of :func:`dimension_of` the first.
     """
-    stack = _stack(images)
+    stack = _stack(images, dimension)
     if len(stack) < least:
         raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
     gains = np.ones(len(stack))
     with np.errstate(over="ignore", invalid="ignore"):
         if per_image_gain:
             gains = image_gains(stack)
-            stack = stack / gains[:, None, None, None]
+            stack = stack / _leading(gains, stack)
         # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
         offset = (stack - stack[0]).mean(axis=0)
         mean = stack[0] + offset
@@ -159,11 +170,26 @@ def reference_images(
     return ReferenceImages(mean=mean, residuals=residuals, gains=gains, used=used)
 
 
-def _stack(images: Iterable[ImageLike]) -> FloatArray:
+def dimension_of(image: Any) -> int:
+    """Return how many axes an image has that does not say so: 1 if it is an array (T,), 3 if (C, D, H, W), else 2.
+
+    A sample has its pixels (C, *axes), so that its number is known.
+    """
+    if isinstance(pixels := getattr(image, "pixels", None), np.ndarray):
+        return pixels.ndim - 1
+    return {1: 1, 4: 3}.get(getattr(image, "ndim", 2), 2)
+
+
+def _stack(images: Iterable[ImageLike], dimension: int | None) -> FloatArray:
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
     if isinstance(images, (str, bytes)):
         raise InputError("reference images must be a list of images, got a string: read them with read_image first.")
+    if dimension is None and getattr(images, "ndim", 0) == 2:
+        raise InputError(
+            "an array with two axes is one image, or has signals as its rows: give a list of images, or dimension=1.",
+            "dimension",
+        )
     try:
         listed = iter(images)
     except TypeError:
@@ -171,13 +197,14 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
     arrays: list[FloatArray] = []
     for number, image in enumerate(listed, start=1):
         try:
-            pixels = as_sample(image).pixels
+            dimension = dimension_of(image) if dimension is None else dimension
+            pixels = as_sample(image, dimension).pixels
         except InputError as error:
             name = f"reference image {number}"
             raise InputError(f"{name} cannot be used: {error}", name, *error.parameters) from None
         if arrays and pixels.shape != arrays[0].shape:
             raise InputError(
-                f"reference images must have one shape, but image 1 is (C, H, W) = {arrays[0].shape} and image "
+                f"reference images must have one shape, but image 1 is {named_shape(arrays[0].shape)} and image "
                 f"{number} is {pixels.shape}: leave out those that differ.",
                 "image 1",
                 f"image {number}",

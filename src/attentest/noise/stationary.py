@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise.correlated import CorrelatedNoise
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
@@ -19,6 +19,8 @@ from attentest.noise.model import (
     FloatArray,
     deviations_text,
     finite_array,
+    image_sides,
+    named_shape,
     standard_deviation,
 )
 from attentest.noise.stationary_correlation import lag_weights
@@ -27,14 +29,14 @@ MOST_LAGS = 2**28
 """Largest number of stretched lags: they take 2 GiB."""
 
 
-def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, int]) -> FloatArray:
+def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, ...]) -> FloatArray:
     """Return covariances that reach ``factor`` times as far, with a spectrum that is nowhere negative.
 
-    Those at the lags divided by the factor are interpolated linearly between whole lags, in rows and in columns. This
-    is a convolution with triangles, whose Fourier transform is not negative, so a covariance of noise on the whole
-    plane stays one; the variance, at lag 0, stays as it is. An autocovariance (2P+1, 2Q+1) need be one only on the
-    torus of its images (H, W) = ``shape``, and where that leaves negative power after stretching, it is set to zero and
-    the sum is scaled back to the variance. Both arrays have odd sides, with the variance in the middle.
+    Those at the lags divided by the factor are interpolated linearly between whole lags, along each axis. This is a
+    convolution with triangles, whose Fourier transform is not negative, so a covariance of noise on an unbounded grid
+    stays one; the variance, at lag 0, stays as it is. An autocovariance need be one only on the torus of its images of
+    that ``shape``, and where that leaves negative power after stretching, it is set to zero and the sum is scaled back
+    to the variance. Both arrays have odd sides, with the variance in the middle.
     """
     reach = [int(np.ceil(factor * (side // 2 + 1))) - 1 if factor else 0 for side in autocovariance.shape]
     if np.prod([2.0 * lags + 1 for lags in reach]) > MOST_LAGS:
@@ -46,24 +48,31 @@ def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, 
     for side, lags in zip(autocovariance.shape, reach, strict=True):
         places = np.arange(-lags, lags + 1) / (factor or 1.0)
         weights.append(np.maximum(0.0, 1 - np.abs(places[:, None] - np.arange(-(side // 2), side // 2 + 1))))
-    stretched = np.asarray(weights[0] @ autocovariance @ weights[1].T)
+    stretched = autocovariance
+    for axis, matrix in enumerate(weights[:-1]):
+        stretched = np.moveaxis(np.tensordot(matrix, stretched, (1, axis)), 0, axis)
+    stretched = np.asarray(stretched @ weights[-1].T)
     torus, spectrum = torus_and_spectrum(stretched, shape)
     if spectrum.min() >= 0:
         return stretched
-    variance = stretched[reach[0], reach[1]]
-    clipped = np.fft.fftshift(np.fft.irfft2(np.maximum(spectrum, 0.0), s=torus))
-    return np.asarray((clipped + clipped[::-1, ::-1]) / 2 * (variance / clipped[torus[0] // 2, torus[1] // 2]))
+    clipped = np.fft.fftshift(np.fft.irfftn(np.maximum(spectrum, 0.0), s=torus, axes=range(len(torus))))
+    return np.asarray((clipped + np.flip(clipped)) / 2 * (stretched[tuple(reach)] / _middle(clipped)))
 
 
-def torus_and_spectrum(lags: FloatArray, shape: tuple[int, int]) -> tuple[tuple[int, int], FloatArray]:
-    """Return height and width of the torus for images (H, W) and covariances by lag, and their transform by rfft2."""
-    rows, columns = (max(side, 2 * length - 1) for side, length in zip(lags.shape, shape, strict=True))
-    padding = [((outer - inner) // 2,) * 2 for outer, inner in zip((rows, columns), lags.shape, strict=True)]
-    return (rows, columns), np.fft.rfft2(np.fft.ifftshift(np.pad(lags, padding))).real
+def torus_and_spectrum(lags: FloatArray, shape: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray]:
+    """Return the sides of the torus for images of a shape and covariances by lag, and their transform by rfftn."""
+    torus = tuple(max(side, 2 * length - 1) for side, length in zip(lags.shape, shape, strict=True))
+    padding = [((outer - inner) // 2,) * 2 for outer, inner in zip(torus, lags.shape, strict=True)]
+    return torus, np.fft.rfftn(np.fft.ifftshift(np.pad(lags, padding))).real
 
 
-MOST_PIXELS = 2**26
-"""Largest number of pixels, 8,192 x 8,192: their torus takes 2 GiB."""
+def _middle(lags: FloatArray) -> float:
+    """Return the value at lag zero."""
+    return float(lags[tuple(side // 2 for side in lags.shape)])
+
+
+MOST_ON_TORUS = 2**28
+"""Largest number of values on a torus, that of 8,192 x 8,192 pixels or of 322 x 322 x 322: they take 2 GiB."""
 
 TOGETHER = 2**20
 """Values on tori that are transformed at a time."""
@@ -75,42 +84,52 @@ FORM_VALUES_TOGETHER = 2**22
 """Values of these draws that are held at a time."""
 
 
-class LagNoise(CorrelatedNoise):
-    """Base class of noise of grey images whose correlation depends on the lag between two pixels only, in O(n log n).
+STEPS = {
+    1: [("samples", "of neighbours")],
+    2: [("rows", "of neighbours in a column"), ("columns", "in a row")],
+    3: [("slices", "of neighbours across slices"), ("rows", "in a column"), ("columns", "in a row")],
+}
+"""What lags along each axis count, and which neighbours are one step apart along it, by the number of axes."""
 
-    The image is a corner of a torus that is at least (2H-1) x (2W-1) pixels large, so that no lag within the image
-    goes around it. On the torus the covariance is circulant, with the Fourier transform of the covariances by lag as
-    its eigenvalues; C is its restriction to the corner, and samples are corners of samples on the torus.
+
+class LagNoise(CorrelatedNoise):
+    """Base class of noise of one channel whose correlation depends on the lag between two pixels only, in O(n log n).
+
+    The image is a corner of a torus that is at least 2n-1 pixels long where the image has n, so that no lag within the
+    image goes around it. On the torus the covariance is circulant, with the Fourier transform of the covariances by lag
+    as its eigenvalues; C is its restriction to the corner, and samples are corners of samples on the torus.
     """
 
     def __init__(self, autocovariance: ArrayLike, shape: Sequence[int]) -> None:
-        self.shape = _image_shape(shape)
-        self._lags: FloatArray = _autocovariance(autocovariance)
-        rows, columns = self._lags.shape
-        self._scale = float(np.sqrt(self._lags[rows // 2, columns // 2]))
+        self.shape = image_sides(shape)
+        self._lags: FloatArray = _autocovariance(autocovariance, len(self.shape))
+        if math.prod(2 * side - 1 for side in self.shape) > MOST_ON_TORUS:
+            raise InputError(f"images of {self.shape} pixels take too much memory: give smaller ones.")
+        self._scale = float(np.sqrt(_middle(self._lags)))
         self._torus, spectrum = torus_and_spectrum(self._lags, self.shape)
         smallest, largest = float(spectrum.min()), float(spectrum.max())
         if smallest < -DEFINITENESS_TOLERANCE * largest:
             raise InputError(
                 "autocovariance must have a spectrum that is nowhere negative, but on the torus of "
-                f"{self._torus[0]} x {self._torus[1]} pixels that holds the image it goes from {smallest:.3g} to "
+                f"{' x '.join(map(str, self._torus))} pixels that holds the image it goes from {smallest:.3g} to "
                 f"{largest:.3g}, and noise cannot have a negative power: give more lags, until the covariance has "
                 "reached zero, or let it fall to zero smoothly."
             )
         self._spectrum = np.maximum(spectrum, 0.0)
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, H, W) of another shape or of several channels."""
+        """Raise an error for images (C, *axes) of another shape or of several channels."""
         if shape != (1, *self.shape):
             raise InputError(
-                f"the noise model is for grey images of (H, W) = {self.shape}, but the image is (C, H, W) = {shape}: "
-                "make one for that height and width, and for colour images a PerChannel with it as its spatial model."
+                f"the noise model is for one channel of {named_shape(self.shape, 0)}, but the image is "
+                f"{named_shape(shape)}: make one for these axes, and for several channels a PerChannel with it as its "
+                "spatial model."
             )
 
     @property
     def size(self) -> int:
         """Number of pixels."""
-        return self.shape[0] * self.shape[1]
+        return math.prod(self.shape)
 
     def _product(self, v: FloatArray) -> FloatArray:
         """Return the corner of a convolution on the torus."""
@@ -128,16 +147,17 @@ class LagNoise(CorrelatedNoise):
 
     def _parts(self, count: int) -> Iterator[slice]:
         """Yield parts of a number of fields, as many at a time as their tori are not too large for."""
-        together = max(1, TOGETHER // (self._torus[0] * self._torus[1]))
+        together = max(1, TOGETHER // math.prod(self._torus))
         return (slice(start, start + together) for start in range(0, count, together))
 
     def _filtered(self, fields: FloatArray, gain: FloatArray) -> FloatArray:
-        """Return the corners (m, H, W) of fields (m, h, w) on the torus after multiplying their spectrum."""
-        waves = np.fft.rfft2(fields, s=self._torus)
+        """Return the corners (m, *shape) of fields (m, *axes) on the torus after multiplying their spectrum."""
+        waves = np.fft.rfftn(fields, s=self._torus, axes=range(1, fields.ndim))
         waves *= gain
-        # As irfft2, without the rows that are not in the corner.
-        rows = np.fft.ifft(waves, axis=-2)[:, : self.shape[0]]
-        return np.fft.irfft(rows, n=self._torus[1])[..., : self.shape[1]]
+        # As irfftn, without the rows that are not in the corner.
+        for axis, side in enumerate(self.shape[:-1], start=1):
+            waves = np.fft.ifft(waves, axis=axis)[(slice(None),) * axis + (slice(side),)]
+        return np.fft.irfft(waves, n=self._torus[-1])[..., : self.shape[-1]]
 
     def _few(self, places: NDArray[np.int64]) -> FloatArray:
         within = np.ones((len(places), len(places)), dtype=bool)
@@ -150,29 +170,28 @@ class LagNoise(CorrelatedNoise):
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
         """Return those of sums over lags of products of pixels, whose variance is estimated from draws."""
-        torus = 2 * self.shape[0] - 1, 2 * self.shape[1] - 1
+        torus, axes = tuple(2 * side - 1 for side in self.shape), range(1, len(self.shape) + 1)
         fields = eta.reshape(-1, *self.shape)
-        products = np.fft.irfft2(np.abs(np.fft.rfft2(fields, s=torus)) ** 2, s=torus)
-        weights = np.fft.rfft2(products * lag_weights(self.shape, origin.get("max_lag"))).real
-        # The columns of rfft2 that stand for two.
+        products = np.fft.irfftn(np.abs(np.fft.rfftn(fields, s=torus, axes=axes)) ** 2, s=torus, axes=axes)
+        weights = np.fft.rfftn(products * lag_weights(self.shape, origin.get("max_lag")), axes=axes).real
+        # The columns of rfftn that stand for two.
         weights[..., 1:] *= 2
         flat = weights.reshape(len(eta), -1)
         rng = np.random.default_rng(0)
         forms = np.empty((FORMS, len(eta)))
-        together = max(1, FORM_VALUES_TOGETHER // (torus[0] * torus[1]))
+        together = max(1, FORM_VALUES_TOGETHER // math.prod(torus))
         for start in range(0, FORMS, together):
             part = slice(start, min(start + together, FORMS))
             draws = self._draw(rng, part.stop - part.start, eta.shape[1]).reshape(-1, *self.shape)
-            power = np.abs(np.fft.rfft2(draws, s=torus)) ** 2
+            power = np.abs(np.fft.rfftn(draws, s=torus, axes=axes)) ** 2
             forms[part] = power.reshape(len(draws), -1) @ flat.T
         return np.asarray(2 * forms.mean(axis=0) ** 2 / forms.var(axis=0, ddof=1))
 
     def correlation_length(self) -> float:
-        """Return the mean of the distances down and across, in pixels, within which correlations fall to 1/e."""
+        """Return the mean of the distances along the axes, in pixels, within which correlations fall to 1/e."""
         if np.count_nonzero(self._lags) == 1:
             return 0.0
-        down, across = map(_falls_within, self._along_axes())
-        return (down + across) / 2
+        return sum(map(_falls_within, self._along_axes())) / len(self.shape)
 
     def _stretched(self, length: float, shape: tuple[int, ...]) -> BaseNoise:
         """Return the same with its lags stretched; independent noise gets an exponential correlation."""
@@ -185,11 +204,14 @@ class LagNoise(CorrelatedNoise):
         """Return the same with other covariances by lag."""
         raise NotImplementedError
 
-    def _along_axes(self) -> tuple[FloatArray, FloatArray]:
-        """Return the correlations of pixels 1, 2, ... rows apart, and of those 1, 2, ... columns apart."""
-        rows, columns = (side // 2 for side in self._lags.shape)
-        scaled = self._lags[rows:, columns:] / self._scale**2
-        return scaled[1:, 0], scaled[0, 1:]
+    def _along_axes(self) -> list[FloatArray]:
+        """Return the correlations of pixels 1, 2, ... apart along each axis."""
+        middle = [side // 2 for side in self._lags.shape]
+        lines = (
+            self._lags[(*middle[:axis], slice(start + 1, None), *middle[axis + 1 :])]
+            for axis, start in enumerate(middle)
+        )
+        return [line / self._scale**2 for line in lines]
 
     def record(self) -> dict[str, Any]:
         """Return name, size, standard deviation (its root mean square if it varies) and the largest lags."""
@@ -199,13 +221,14 @@ class LagNoise(CorrelatedNoise):
 
     def words(self) -> str:
         """Return the model in words."""
-        rows, columns = (side // 2 for side in self._lags.shape)
-        down, across = self._along_axes()
+        units, places = zip(*STEPS[len(self.shape)], strict=True)
+        along = self._along_axes()
+        furthest = _listed([f"{side // 2} {unit}" for side, unit in zip(self._lags.shape, units, strict=True)])
+        near = _listed([f"{line[:1].sum():z.2f} {place}" for line, place in zip(along, places, strict=True)])
+        fallen = _listed([f"{_falls_within(line):.1f} {unit}" for line, unit in zip(along, units, strict=True)])
         return (
             f"A standard deviation {self._deviations_in_words()}, and a correlation that depends only on how far apart "
-            f"two pixels are, up to {rows} rows and {columns} columns: {down[:1].sum():z.2f} of neighbours in a column "
-            f"and {across[:1].sum():z.2f} in a row, 1/e at {_falls_within(down):.1f} rows and "
-            f"{_falls_within(across):.1f} columns"
+            f"two pixels are, up to {furthest}: {near}, 1/e at {fallen}"
         )
 
     def _deviations_in_words(self) -> str:
@@ -214,15 +237,16 @@ class LagNoise(CorrelatedNoise):
 
 
 class Stationary(LagNoise):
-    """Noise of grey images whose covariance depends on the lag between two pixels only, in O(n log n).
+    """Noise of one channel whose covariance depends on the lag between two pixels only, in O(n log n).
 
     Parameters
     ----------
-    autocovariance : array of shape (2P+1, 2Q+1)
+    autocovariance : array of shape (2P+1,), (2P+1, 2Q+1) or (2P+1, 2Q+1, 2R+1)
         Covariances at lags -P..P by -Q..Q, the variance in the middle; zero at lags further out. Entry
         (P + i, Q + j) is the covariance of two pixels i rows and j columns apart, so it equals entry (P - i, Q - j).
     shape
-        Height and width of the images. Lags beyond the image change only the size of the torus that holds it.
+        Sides of the images, as many as the lags have axes: (T,), (H, W) or (D, H, W). Lags beyond the image change only
+        the size of the torus that holds it.
     """
 
     name: ClassVar = "stationary"
@@ -231,7 +255,7 @@ class Stationary(LagNoise):
 
     @property
     def autocovariance(self) -> FloatArray:
-        """Covariances (2P+1, 2Q+1)."""
+        """Covariances by lag, as many axes as the images have."""
         return self._lags
 
     @property
@@ -239,8 +263,8 @@ class Stationary(LagNoise):
         return 1.0
 
     def __repr__(self) -> str:
-        down, across = (correlations[:1].sum() for correlations in self._along_axes())  # 0 without lags
-        return f"Stationary(<sd {self._scale:.3g}, neighbours {down:z.2f} and {across:z.2f}>, shape={self.shape})"
+        near = _listed([f"{correlations[:1].sum():z.2f}" for correlations in self._along_axes()])  # 0 without lags
+        return f"Stationary(<sd {self._scale:.3g}, neighbours {near}>, shape={self.shape})"
 
     def _with_lags(self, lags: FloatArray) -> Stationary:
         return Stationary(lags, self.shape)
@@ -254,16 +278,16 @@ ROUNDING = 1e-9
 
 
 class LocallyStationary(LagNoise):
-    """Noise of grey images with a standard deviation per pixel and a correlation by lag, in O(n log n).
+    """Noise of one channel with a standard deviation per pixel and a correlation by lag, in O(n log n).
 
     Sigma = D R D, with D the diagonal matrix of the standard deviations and R the correlation of a
     :class:`Stationary` model.
 
     Parameters
     ----------
-    deviations : array of shape (H, W)
+    deviations : array of shape (T,), (H, W) or (D, H, W)
         Standard deviation of each pixel; non-negative, not all zero.
-    autocorrelation : array of shape (2P+1, 2Q+1)
+    autocorrelation : array of shape (2P+1,), (2P+1, 2Q+1) or (2P+1, 2Q+1, 2R+1)
         Correlations at lags -P..P by -Q..Q, 1 in the middle; zero at lags further out.
     """
 
@@ -273,8 +297,8 @@ class LocallyStationary(LagNoise):
 
     def __init__(self, deviations: ArrayLike, autocorrelation: ArrayLike) -> None:
         field = finite_array(deviations, "deviations")
-        if field.ndim != 2:
-            raise InputError(f"deviations must have the shape (H, W) of the images, got {field.shape}.")
+        if field.ndim not in STEPS:
+            raise InputError(f"deviations must have the one to three axes of the images, got shape {field.shape}.")
         lowest, highest = field.min(initial=np.inf), field.max(initial=0.0)
         if lowest < 0 or not SMALLEST_SIGMA <= highest <= LARGEST_SIGMA:
             raise InputError(
@@ -290,7 +314,7 @@ class LocallyStationary(LagNoise):
 
     @property
     def autocorrelation(self) -> FloatArray:
-        """Correlations (2P+1, 2Q+1)."""
+        """Correlations by lag, as many axes as the images have."""
         return self._lags
 
     @property
@@ -298,8 +322,8 @@ class LocallyStationary(LagNoise):
         return self.deviations.ravel()
 
     def __repr__(self) -> str:
-        rows, columns = self.shape
-        return f"LocallyStationary(<{rows} x {columns} pixels, sd {deviations_text(self._factors**2)}>)"
+        sides = " x ".join(map(str, self.shape))
+        return f"LocallyStationary(<{sides} pixels, sd {deviations_text(self._factors**2)}>)"
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
         """Return those of variances and correlation, whose errors are added as if they were independent."""
@@ -308,7 +332,7 @@ class LocallyStationary(LagNoise):
             self.autocorrelation, origin["images"] - 1, self.deviations.shape
         )
         by_correlation = super().degrees_per_image(self._factors * eta, origin)
-        return np.asarray(1 / (1 / by_correlation + squares / (4 * np.pi * smoothing**2)))
+        return np.asarray(1 / (1 / by_correlation + squares / gaussian_pixels(smoothing, len(self.shape))))
 
     def _with_lags(self, lags: FloatArray) -> LocallyStationary:
         return LocallyStationary(self.deviations, lags)
@@ -331,40 +355,30 @@ def _falls_within(correlations: FloatArray) -> float:
     return float(after - 1 + (before - np.exp(-1)) / (before - falling[after]))
 
 
-def _image_shape(shape: Any) -> tuple[int, int]:
-    try:
-        height, width = shape
-    except (TypeError, ValueError):
-        raise InputError(f"shape must be the (height, width) of the images, got {shape!r}.") from None
-    sides = (
-        whole_number(height, "the height of the images", 1, MOST_PIXELS),
-        whole_number(width, "the width of the images", 1, MOST_PIXELS),
-    )
-    if sides[0] * sides[1] > MOST_PIXELS:
-        raise InputError(f"images must have at most {MOST_PIXELS} pixels, but shape = {sides} has more.")
-    return sides
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
-def _autocovariance(values: ArrayLike) -> FloatArray:
+def _autocovariance(values: ArrayLike, dimension: int) -> FloatArray:
     lags = finite_array(values, "autocovariance")
-    if lags.ndim != 2 or not all(side % 2 for side in lags.shape):
+    if lags.ndim != dimension or not all(side % 2 for side in lags.shape):
         raise InputError(
-            "autocovariance must have an odd number of rows and of columns, with the variance in the middle, "
-            f"got shape {lags.shape}."
+            "autocovariance must have as many axes as the images, each of an odd length, with the variance in the "
+            f"middle, got shape {lags.shape} for images with {dimension} of them."
         )
     largest = np.abs(lags).max()
-    middle = float(lags[lags.shape[0] // 2, lags.shape[1] // 2])
+    middle = _middle(lags)
     if middle <= 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
         raise InputError(
             "autocovariance must have the variance in the middle, positive and no smaller than any covariance, "
             f"got {middle:.3g} there and up to {largest:.3g} elsewhere."
         )
     standard_deviation(float(np.sqrt(middle)))  # raises an error if the variance would overflow or underflow
-    opposite = lags[::-1, ::-1]
+    opposite = np.flip(lags)
     asymmetry = np.abs(lags - opposite).max()
     if asymmetry > SYMMETRY_TOLERANCE * largest:
         raise InputError(
-            "autocovariance must be the same at opposite lags, (i, j) and (-i, -j), "
+            "autocovariance must be the same at opposite lags, such as (i, j) and (-i, -j), "
             f"but there it differs by {asymmetry:.3g}."
         )
     lags = lags / 2 + opposite / 2
@@ -378,15 +392,22 @@ would blur the field, and fewer would make variances of contrasts too small, bec
 deviations that they have a part in."""
 
 LARGEST_SHARE = 0.25
-"""Largest standard deviation of the smoothing, as a share of the shorter side: nearly the same weight everywhere."""
+"""Largest standard deviation of the smoothing, as a share of the shortest side: nearly the same weight everywhere."""
+
+
+def gaussian_pixels(smoothing: float, dimension: int) -> float:
+    """Return the number of independent pixels whose mean varies as much as one with Gaussian weights."""
+    return float((4 * np.pi * smoothing**2) ** (dimension / 2))
 
 
 def default_smoothing(autocorrelation: FloatArray, degrees: int, shape: tuple[int, ...]) -> float:
     """Return the smoothing, in pixels, for which the variance at a pixel has enough degrees of freedom.
 
-    The variance of independent noise at a pixel has ``4 pi smoothing^2`` times the ``degrees`` of freedom of one pixel,
-    and that of noise with an autocorrelation (2P+1, 2Q+1) fewer by the sum of squared correlations. The smoothing of
-    images (H, W) = ``shape`` is at most a quarter of the shorter side.
+    The variance of independent noise at a pixel has ``gaussian_pixels`` times the ``degrees`` of freedom of one pixel,
+    and that of noise with an autocorrelation fewer by the sum of squared correlations. The smoothing of images of a
+    ``shape`` is at most a quarter of the shortest side.
     """
-    needed = np.sqrt(DEGREES_OF_FREEDOM * float((autocorrelation**2).sum()) / (4 * np.pi * degrees))
+    dimension = len(shape)
+    pixels = DEGREES_OF_FREEDOM * float((autocorrelation**2).sum()) / (gaussian_pixels(1.0, dimension) * degrees)
+    needed = pixels ** (1 / dimension)
     return float(min(needed, LARGEST_SHARE * min(shape)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,8 +15,8 @@ from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise.model import MOST_DRAWN, FloatArray
 
-Tail: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
-"""The correlation of pixels by the absolute lags in rows and in columns, which are broadcast."""
+Tail: TypeAlias = Callable[..., FloatArray]
+"""The correlation of pixels by the absolute lags along each axis, one array each, which are broadcast."""
 
 MOST_LAGS = 16
 """Most lags along a half axis that the curve is fitted to, evenly spaced in the logarithm: the cost is the same for
@@ -29,43 +31,43 @@ PRECISION, MOST_STEPS = 1e-4, 60
 
 
 def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
-    """Return the curve A exp(-((i / a)^q + (j / b)^q)^(p / q)) through correlations, for lags of i rows and j columns.
+    """Return the curve A exp(-((i / a)^q + (j / b)^q + ...)^(p / q)) through correlations, for lags i, j, ... by axis.
 
-    With p = q = 1 it is an autoregression along both axes, with q = 2 a function of the distance alone (but for the
-    two lengths), with p = q = 2 that of blurred noise; A < 1 leaves room for independent noise. Of the correlations
-    (2H-1, 2W-1) at all lags, with 1 in the middle, those up to half of either side are used, with the weights
-    (2H-1, 2W-1), their numbers of pairs.
+    With p = q = 1 it is an autoregression along each axis, with q = 2 a function of the distance alone (but for the
+    lengths a, b, ...), with p = q = 2 that of blurred noise; A < 1 leaves room for independent noise. Of the
+    correlations at all lags, with 1 in the middle, those up to half of each side are used, with their numbers of pairs
+    as weights.
     """
     from scipy.optimize import least_squares  # here because scipy.optimize is slow to import
 
     centre = [side // 2 for side in correlation.shape]
-    down, across = (_lags((side + 1) // 2) for side in centre)
-    # Opposite lags are the same, so those upwards are left out.
-    i, j = (axis.ravel() for axis in np.meshgrid(down, np.r_[-across[:0:-1], across], indexing="ij"))
-    used = (i > 0) | (j > 0)
-    i, j = i[used], j[used]
-    if not i.size:
-        return lambda rows, columns: np.zeros(np.broadcast_shapes(rows.shape, columns.shape))
-    measured = correlation[centre[0] + i, centre[1] + j]
-    root = np.sqrt(weights[centre[0] + i, centre[1] + j])
-    rows, columns = np.abs(i).astype(np.float64), np.abs(j).astype(np.float64)
+    down, *across = (_lags((side + 1) // 2) for side in centre)
+    both_ways = [np.r_[-lags[:0:-1], lags] for lags in across]
+    # Opposite lags are the same, so of each two only the later one in the table is used; lag zero is before them.
+    before = math.prod(map(len, both_ways)) // 2 + 1
+    lags = [axis.ravel()[before:] for axis in np.meshgrid(down, *both_ways, indexing="ij")]
+    if not lags[0].size:
+        return lambda *lags: np.zeros(np.broadcast_shapes(*(axis.shape for axis in lags)))
+    places = tuple(middle + axis for middle, axis in zip(centre, lags, strict=True))
+    measured, root = correlation[places], np.sqrt(weights[places])
+    distances = [np.abs(axis).astype(np.float64) for axis in lags]
     sides = [side + 1.0 for side in centre]
-    lower = [0.0, *np.log([SHORTEST_LENGTH] * 2), 0.3, 1.0]
+    lower = [0.0, *np.log([SHORTEST_LENGTH] * len(sides)), 0.3, 1.0]
     upper = [1.0, *np.log([LONGEST_LENGTH * side for side in sides]), 2.0, 2.0]
-    # The start is the best of a few lengths along both axes, because there may be a minimum for a short correlation
+    # The start is the best of a few lengths along all axes, because there may be a minimum for a short correlation
     # and another one for a long correlation.
     lengths = np.log(np.geomspace(1.0, max(2.0, max(sides)), 6))
-    starts = [np.minimum([0.8, length, length, 1.0, 1.5], upper) for length in lengths]
+    starts = [np.minimum([0.8, *[length] * len(sides), 1.0, 1.5], upper) for length in lengths]
 
     def error(parameters: FloatArray) -> FloatArray:
-        return np.asarray(root * (_curve(parameters, rows, columns) - measured))
+        return np.asarray(root * (_curve(parameters, distances) - measured))
 
     def jacobian(parameters: FloatArray) -> FloatArray:
-        return np.asarray(root[:, None] * _derivatives(parameters, rows, columns))
+        return np.asarray(root[:, None] * _derivatives(parameters, distances))
 
     start = min(starts, key=lambda parameters: float(np.sum(error(parameters) ** 2)))
     best = least_squares(error, start, jacobian, (lower, upper), ftol=PRECISION, xtol=PRECISION, max_nfev=MOST_STEPS).x
-    return lambda rows, columns: _curve(best, rows, columns)
+    return lambda *lags: _curve(best, lags)
 
 
 def _lags(furthest: int) -> NDArray[np.int64]:
@@ -75,30 +77,29 @@ def _lags(furthest: int) -> NDArray[np.int64]:
     return np.unique(np.r_[0, np.round(np.geomspace(1, furthest, MOST_LAGS))]).astype(np.int64)
 
 
-def _curve(parameters: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Return the curve for parameters A, log a, log b, p and q."""
-    amplitude, log_down, log_across, power, norm = parameters
-    distance = ((rows * np.exp(-log_down)) ** norm + (columns * np.exp(-log_across)) ** norm) ** (power / norm)
-    return np.asarray(amplitude * np.exp(-distance))
+def _curve(parameters: FloatArray, lags: Sequence[FloatArray]) -> FloatArray:
+    """Return the curve for parameters A, the log of a length for each axis, p and q."""
+    amplitude, *logs, power, norm = parameters
+    total = sum((axis * np.exp(-log)) ** norm for axis, log in zip(lags, logs, strict=True))
+    return np.asarray(amplitude * np.exp(-(total ** (power / norm))))
 
 
-def _derivatives(parameters: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Return the derivatives (m, 5) of the curve by its parameters at lags (m,) that are not zero."""
-    amplitude, log_down, log_across, power, norm = parameters
-    down, across = rows * np.exp(-log_down), columns * np.exp(-log_across)
-    down_part, across_part = down**norm, across**norm
-    total = down_part + across_part
+def _derivatives(parameters: FloatArray, lags: Sequence[FloatArray]) -> FloatArray:
+    """Return the derivatives (m, d + 3) of the curve by its parameters at lags (m,) that are not all zero."""
+    amplitude, *logs, power, norm = parameters
+    scaled = [axis * np.exp(-log) for axis, log in zip(lags, logs, strict=True)]
+    parts = [axis**norm for axis in scaled]
+    total = np.sum(parts, axis=0)
     distance = total ** (power / norm)
     falling = np.exp(-distance)
     slope = amplitude * falling * distance
-    logs = xlogy(down_part, down) + xlogy(across_part, across)
+    entropy = np.sum([xlogy(part, axis) for part, axis in zip(parts, scaled, strict=True)], axis=0)
     return np.stack(
         [
             falling,
-            slope * power * down_part / total,
-            slope * power * across_part / total,
+            *(slope * power * part / total for part in parts),
             -slope * np.log(total) / norm,
-            slope * power / norm * (np.log(total) / norm - logs / total),
+            slope * power / norm * (np.log(total) / norm - entropy / total),
         ],
         axis=1,
     )
@@ -109,7 +110,7 @@ PROJECTION_STEPS = 20
 
 
 def checked_max_lag(max_lag: Any) -> int | None:
-    """Return the lag up to which correlations are taken as they are, or None for half of either side."""
+    """Return the lag up to which correlations are taken as they are, or None for half of each side."""
     return None if max_lag is None else whole_number(max_lag, "max_lag", 0, MOST_DRAWN)
 
 
@@ -117,58 +118,63 @@ def stationary_correlation(planes: FloatArray, used: NDArray[np.bool_], max_lag:
     """Return the correlation of residuals at every lag, with a spectrum that is nowhere negative.
 
     The products of pixels at a lag are averaged over the pairs of pixels with that lag, which is unbiased, but long
-    lags have few pairs. So beyond half of either side they give way to a smooth curve through the correlations at
+    lags have few pairs. So beyond half of each side they give way to a smooth curve through the correlations at
     shorter lags or, beyond ``max_lag``, to zero. Of the correlations without negative power, the nearest is taken, in
     the sum of squares weighted by the number of pairs.
 
     Parameters
     ----------
-    planes : (K, C, H, W)
+    planes : (K, C, *axes)
         Residuals of K images, minus their mean, with variance 1; 0 where they are not used.
-    used : (H, W)
+    used : (*axes)
         Whether a pixel is used.
     max_lag
         Largest lag at which correlations are taken as they are, falling to zero at twice that; None for half of
-        either side and a curve beyond.
+        each side and a curve beyond.
 
     Returns
     -------
-    array of shape (2H-1, 2W-1)
+    array of shape (2H-1, 2W-1) for two axes, and so on
         Correlations at lags from -(H-1) to H-1 and from -(W-1) to W-1, with 1 in the middle.
     """
-    count, channels, height, width = planes.shape
+    count, channels, *sides = planes.shape
     pairs = np.maximum(np.round(_products(used[None].astype(np.float64))), 0.0)
-    products = _products(planes.reshape(-1, height, width)) / ((count - 1) * channels)
-    variance = products[0, 0] / pairs[0, 0]
+    products = _products(planes.reshape(-1, *sides)) / ((count - 1) * channels)
+    everywhere = pairs.flat[0]
+    variance = products.flat[0] / everywhere
     if not 0 < variance < np.inf:
         raise InputError("the reference images give no usable covariance between pixels: give more or larger images.")
     measured = np.divide(products, pairs * variance, out=np.zeros_like(products), where=pairs > 0)
-    trust = _trust(height, max_lag)[:, None] * _trust(width, max_lag) * (pairs > 0)
-    weights = pairs / pairs[0, 0]
+    trust = _outer(_trust(side, max_lag) for side in sides) * (pairs > 0)
+    weights = pairs / everywhere
     correlation = trust * measured
     if max_lag is None:
         tail = fitted_tail(np.fft.fftshift(measured), np.fft.fftshift(weights))
-        correlation += (1 - trust) * tail(_absolute_lags(height)[:, None], _absolute_lags(width))
+        correlation += (1 - trust) * tail(*np.ix_(*map(_absolute_lags, sides)))
     projected = np.fft.fftshift(_without_negative_power(correlation, weights))
     # Removing negative power adds power, so the sum is scaled back to a variance of 1.
-    return np.asarray((projected + projected[::-1, ::-1]) / (2 * projected[height - 1, width - 1]))
+    return np.asarray((projected + np.flip(projected)) / (2 * projected[tuple(side - 1 for side in sides)]))
 
 
-def lag_weights(shape: tuple[int, int], max_lag: int | None) -> FloatArray:
-    """Return the weights (2H-1, 2W-1) on the torus with which sums of products at each lag enter the correlations.
+def lag_weights(shape: tuple[int, ...], max_lag: int | None) -> FloatArray:
+    """Return the weights on the torus with which sums of products at each lag enter the correlations.
 
     They do by the share that is not taken from the curve through shorter lags, divided by the number of pairs.
     """
-    down, across = (_trust(side, max_lag) / (side - _absolute_lags(side)) for side in shape)
-    return np.asarray(down[:, None] * across)
+    return _outer(_trust(side, max_lag) / (side - _absolute_lags(side)) for side in shape)
+
+
+def _outer(factors: Iterable[FloatArray]) -> FloatArray:
+    """Return the products of one factor for each axis."""
+    return functools.reduce(np.multiply.outer, factors)
 
 
 def _products(fields: FloatArray) -> FloatArray:
-    """Return the sums of the products of pixels at each lag (2H-1, 2W-1) on the torus, lag zero first."""
+    """Return the sums of the products of pixels at each lag on the torus, 2n-1 for a side of n, lag zero first."""
     # The fields are padded with zeros, so that no product of two pixels wraps around the torus.
-    torus = 2 * fields.shape[1] - 1, 2 * fields.shape[2] - 1
-    power = sum(np.abs(np.fft.rfft2(field, s=torus)) ** 2 for field in fields)
-    return np.fft.irfft2(power, s=torus)
+    torus, axes = [2 * side - 1 for side in fields.shape[1:]], range(fields.ndim - 1)
+    power = sum(np.abs(np.fft.rfftn(field, s=torus, axes=axes)) ** 2 for field in fields)
+    return np.fft.irfftn(power, s=torus, axes=axes)
 
 
 def _without_negative_power(correlation: FloatArray, weights: FloatArray) -> FloatArray:
@@ -177,15 +183,15 @@ def _without_negative_power(correlation: FloatArray, weights: FloatArray) -> Flo
     These are steps of the projected gradient with Nesterov's momentum. Weights are at most 1, and then a step of 1 is
     short enough to converge.
     """
-    power = np.fft.rfft2(correlation).real
+    power, axes = np.fft.rfftn(correlation).real, range(correlation.ndim)
     ahead, power, momentum = power, np.maximum(power, 0.0), 1.0
     for _ in range(PROJECTION_STEPS):
-        error = np.fft.irfft2(ahead, s=correlation.shape) - correlation
-        step = np.maximum(ahead - np.fft.rfft2(weights * error).real, 0.0)
+        error = np.fft.irfftn(ahead, s=correlation.shape, axes=axes) - correlation
+        step = np.maximum(ahead - np.fft.rfftn(weights * error).real, 0.0)
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = step + (momentum - 1) / following * (step - power)
         power, momentum = step, following
-    return np.fft.irfft2(power, s=correlation.shape)
+    return np.fft.irfftn(power, s=correlation.shape, axes=axes)
 
 
 def _absolute_lags(side: int) -> FloatArray:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,8 +19,16 @@ from attentest.markup import definition_table
 from attentest.noise.correlated import Isotropic
 from attentest.noise.derived import FROM_IMAGE, Estimated, PerChannel, Scaled, as_noise, estimation_words
 from attentest.noise.estimators import NoiseEstimator
-from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel, complete
-from attentest.noise.reference_images import gain_against
+from attentest.noise.model import (
+    AXIS_LETTERS,
+    LARGEST_SIGMA,
+    SMALLEST_SIGMA,
+    FloatArray,
+    NoiseModel,
+    complete,
+    named_shape,
+)
+from attentest.noise.reference_images import dimension_of, gain_against
 from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
@@ -39,14 +50,14 @@ HISTOGRAM_BINS = 256
 
 
 def object_blocks(plane: FloatArray, details: FloatArray) -> NDArray[np.bool_]:
-    """Return which blocks of 2 x 2 pixels, (h, w), have the noise of the object: all if there is no dark surround.
+    """Return which blocks of two pixels along each axis have the noise of the object: all without a dark surround.
 
-    A surround is a dark area at the border of a plane (H, W) with far smaller details than the rest has. The details
-    (h, w) are the absolute coefficients of the blocks; a last row or column that is in no block is left out.
+    A surround is a dark area at the border of a channel (*axes) with far smaller details than the rest has. The details
+    are the absolute coefficients of the blocks; a last row or column that is in no block is left out.
     """
-    height, width = details.shape
-    pixels = _dark_area(plane)[: 2 * height, : 2 * width].reshape(height, 2, width, 2)
-    surround, rest = pixels.all(axis=(1, 3)), np.logical_not(pixels.any(axis=(1, 3)))
+    dark = block_corners(_dark_area(plane), plane.ndim)
+    surround: NDArray[np.bool_] = np.all(dark, axis=0)
+    rest: NDArray[np.bool_] = ~np.any(dark, axis=0)
     everything = np.ones(details.shape, dtype=bool)
     if surround.sum() < LEAST_BLOCKS or not rest.any():
         return everything
@@ -57,14 +68,14 @@ def object_blocks(plane: FloatArray, details: FloatArray) -> NDArray[np.bool_]:
     if surround.sum() < details.size / 2:
         return everything
     raise InputError(
-        f"the image is a dark surround but for {rest.sum()} blocks of 2 x 2 pixels, and at least {LEAST_BLOCKS} are "
-        "needed to estimate the noise of what is in it: give the noise as a standard deviation, or estimate it from "
-        "reference images."
+        f"the image is a dark surround but for {rest.sum()} blocks of {2**plane.ndim} pixels, and at least "
+        f"{LEAST_BLOCKS} are needed to estimate the noise of what is in it: give the noise as a standard deviation, or "
+        "estimate it from reference images."
     )
 
 
 def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
-    """Return the pixels (H, W) that are connected with the border through pixels up to Otsu's threshold."""
+    """Return the pixels (*axes) that are connected with the border through pixels up to Otsu's threshold."""
     from scipy.ndimage import label, median_filter  # here because scipy.ndimage is slow to import
 
     scale = np.abs(plane).max()  # so that squares of large values do not overflow
@@ -75,15 +86,35 @@ def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
     # The variance between the classes below and above each edge, times the square of the number of pixels.
     between = (sums[-1] * below - sums * plane.size) ** 2 / np.maximum(below * (plane.size - below), 1.0)
     labels, _ = label(smooth <= edges[1 + np.argmax(between)])
-    border = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
+    border = np.concatenate([labels.take([0, -1], axis).ravel() for axis in range(labels.ndim)])
     return np.isin(labels, np.unique(border[border > 0]))
 
 
 MEDIAN_OF_NOISE = float(ndtri(0.75))
 """Median absolute value of standard normal noise."""
 
-SMALLEST_SIDE = 4
-"""Least side of an image for the wavelet estimate: below it the median is of fewer than four coefficients."""
+FEWEST_BLOCKS = 4
+"""Fewest blocks of two pixels along each axis whose median detail is an estimate: those of 4 x 4 pixels."""
+
+
+def block_corners(values: NDArray[Any], dimension: int) -> list[NDArray[Any]]:
+    """Return the corners of blocks of two pixels along each of the last axes, an array for each, without copying."""
+    ends = [side // 2 * 2 for side in values.shape[values.ndim - dimension :]]
+    starts: list[tuple[int, ...]] = list(product((0, 1), repeat=dimension))
+    places: list[Any] = [(..., *map(slice, start, ends, [2] * dimension)) for start in starts]
+    return [values[place] for place in places]
+
+
+def haar_details(corners: Sequence[FloatArray]) -> FloatArray:
+    """Return the Haar coefficients of blocks that are differences along all axes, from their corners.
+
+    Independent pixels of standard deviation 1 have details of standard deviation 1.
+    """
+    details = corners[0] - corners[1]
+    for place, corner in enumerate(corners[2:], start=2):
+        (np.subtract if place.bit_count() % 2 else np.add)(details, corner, out=details)
+    details /= math.sqrt(len(corners))
+    return details
 
 
 class _PerImage(ABC):
@@ -118,10 +149,10 @@ class FromImage(_PerImage):
     ----------
     method
         "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colour images the
-        covariance of the channels. It counts the signal as noise. "wavelet" is the median absolute diagonal Haar
-        coefficient divided by that of standard noise, and for colour images the same of sums and differences of
-        channels; smooth signals hardly change it. It leaves out a dark surround, as scans have it: an area at the
-        border that is darker than the rest and has at most a third of its details.
+        covariance of the channels. It counts the signal as noise. "wavelet" is the median absolute Haar coefficient
+        of differences along all axes, divided by that of standard noise, and for colour images the same of sums and
+        differences of channels; smooth signals hardly change it. It leaves out a dark surround, as scans have it: an
+        area at the border that is darker than the rest and has at most a third of its details.
     """
 
     name: ClassVar = "from image"
@@ -132,10 +163,12 @@ class FromImage(_PerImage):
         IMAGE_NOISE.load(self.method)  # raises an error for another name
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
-        """Return the noise model of an image (C, H, W)."""
+        """Return the noise model of an image (C, *axes)."""
         values = float_array(pixels, "the image")
-        if values.ndim != 3 or values[0].size < 2:
-            raise InputError(f"the image must be (C, H, W) with at least 2 pixels, got shape {values.shape}.")
+        if values.ndim - 1 not in AXIS_LETTERS or values[0].size < 2:
+            raise InputError(
+                f"the image must be (C, T), (C, H, W) or (C, D, H, W) with at least 2 pixels, got shape {values.shape}."
+            )
         if not np.all(np.isfinite(values)):
             raise InputError("the image must have finite pixel values, got NaN or infinite ones.")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -160,15 +193,18 @@ class FromImage(_PerImage):
         return "Independent between pixels, with a standard deviation of its own for each image"
 
 
-def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
-    """Return independent noise with its variance estimated from an image that is to be tested: see FromImage."""
+def from_image(image: ImageLike, method: str = "sample", dimension: int | None = None) -> NoiseModel:
+    """Return independent noise with its variance estimated from an image that is to be tested: see FromImage.
+
+    The ``dimension`` is its number of axes, by default as in :meth:`NoiseEstimator.fit`.
+    """
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
-    return FromImage(method).for_image(as_sample(image).pixels)
+    return FromImage(method).for_image(as_sample(image, dimension or dimension_of(image)).pixels)
 
 
 def sample_covariance(pixels: FloatArray) -> FloatArray:
-    """Return the sample covariance (C, C) of the channels of an image (C, H, W)."""
+    """Return the sample covariance (C, C) of the channels of an image (C, *axes)."""
     planes = pixels.reshape(len(pixels), -1)
     # Relative to the first pixel, so that a constant image has exactly zero variance.
     shifted = planes - planes[:, :1]
@@ -177,18 +213,17 @@ def sample_covariance(pixels: FloatArray) -> FloatArray:
 
 
 def wavelet_covariance(pixels: FloatArray) -> FloatArray:
-    """Return the covariance (C, C) of the channels of an image (C, H, W) from its diagonal Haar coefficients.
+    """Return the covariance (C, C) of the channels of an image (C, *axes) from Haar coefficients.
 
     Medians of absolute values take the place of standard deviations. Blocks of a dark surround are left out.
     """
-    height, width = pixels.shape[1:]
-    if min(height, width) < SMALLEST_SIDE:
+    sides = pixels.shape[1:]
+    if math.prod(side // 2 for side in sides) < FEWEST_BLOCKS:
         raise InputError(
-            f"the method 'wavelet' needs at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, but the image has "
-            f"{height} x {width}: use 'sample'."
+            f"the method 'wavelet' needs at least {FEWEST_BLOCKS} blocks of {' x '.join('2' * len(sides))} pixels, but "
+            f"the image has {' x '.join(map(str, sides))} pixels: use 'sample'."
         )
-    even = pixels[:, : height // 2 * 2, : width // 2 * 2]
-    details = (even[:, ::2, ::2] - even[:, ::2, 1::2] - even[:, 1::2, ::2] + even[:, 1::2, 1::2]) / 2
+    details = haar_details(block_corners(pixels, len(sides)))
     if not np.all(np.isfinite(details)):
         return np.full((len(pixels), len(pixels)), np.inf)  # an error for being too large follows
     used = object_blocks(pixels.max(axis=0), np.abs(details).max(axis=0))
@@ -244,11 +279,11 @@ class OwnGain(_PerImage):
         as_noise(self.estimator)  # raises an error if it is not fitted
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
-        """Return the noise model of an image (C, H, W)."""
+        """Return the noise model of an image (C, *axes)."""
         values, mean = float_array(pixels, "the image"), self.estimator.mean_
         if values.shape != mean.shape:
             raise InputError(
-                f"the reference images are (C, H, W) = {mean.shape}, but the image is {values.shape}: give reference "
+                f"the reference images are {named_shape(mean.shape)}, but the image is {values.shape}: give reference "
                 "images of that shape."
             )
         gain = gain_against(values, mean)
