@@ -277,6 +277,8 @@ MODEL_LIBRARIES = Registry(
     {
         "Hugging Face": Part("attention.huggingface:LIBRARY"),
         "timm": Part("attention.timm:LIBRARY"),
+        "MONAI": Part("attention.monai:LIBRARY"),
+        "attentest.attention": Part("attention.torch_transformer:LIBRARY"),
         "torchvision": Part("attention.torchvision:LIBRARY"),
     },
 )

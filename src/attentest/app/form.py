@@ -112,7 +112,7 @@ class Form:
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""
         saved: Preprocessing | None = model.preprocessing
-        if saved is not None or not self.resize:
+        if saved is not None or not self.resize or not model.usual_processor:
             return saved
         shape = model.scores.image_shape
         usual, has_levels = Preprocessing.usual(model.usual_processor, shape), image.pixels.dtype.str[1:] in LEVELS

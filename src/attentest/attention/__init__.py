@@ -21,6 +21,7 @@ from attentest.attention.score_function import (
     function_scores,
     score_properties,
 )
+from attentest.attention.torch_transformer import TorchTransformer
 from attentest.attention.vit import ViTScores, readable
 from attentest.errors import InputError
 
@@ -33,6 +34,7 @@ __all__ = [
     "SavedModel",
     "ScoreFunction",
     "TorchScores",
+    "TorchTransformer",
     "ViTScores",
     "load_model",
     "scores_from_attentions",

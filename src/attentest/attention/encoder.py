@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,10 +16,14 @@ from attentest.attention.aggregation import Tokens
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
+from attentest.images.resize_matrix import AXES
 from attentest.registry import MODEL_LIBRARIES
 
 LARGEST_SIDE = 2**14
 """Largest side of a model's input in pixels."""
+
+LONGEST_SIGNAL = 2**20
+"""Most samples of a signal."""
 
 MOST_PATCHES = 2**15
 """Most patches of a model's input: the attention of one head over that many takes 8 GiB."""
@@ -38,8 +43,8 @@ class Encoder:
     kind
         Name of the type of model in its library.
     channels, image_size, patch_size
-        Channels of the input, its sides, and those of a patch. The model does not see pixels on the right and below
-        that fill no whole patch.
+        Channels of the input, its sides, and those of a patch. The model does not see pixels that fill no whole
+        patch, which are on the right and below unless ``start`` says otherwise.
     tokens
         The tokens of an image.
     layers, heads, width, mlp_width
@@ -48,6 +53,10 @@ class Encoder:
         Dtype in which the weights were stored.
     stride
         Steps from patch to patch where they overlap; None for the sides of a patch.
+    start
+        Place along each axis at which the first patch begins; None for the beginning of the input.
+    sequences
+        Sequences of tokens of an image, each of which attends to itself alone; the scores are the mean of theirs.
     """
 
     module: nn.Module
@@ -63,11 +72,18 @@ class Encoder:
     mlp_width: int
     weights: str
     stride: tuple[int, ...] | None = None
+    start: tuple[int, ...] | None = None
+    sequences: int = 1
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps from patch to patch along each axis."""
         return self.stride or self.patch_size
+
+    @property
+    def begin(self) -> tuple[int, ...]:
+        """Place along each axis at which the first patch begins."""
+        return self.start or (0,) * len(self.image_size)
 
     @property
     def overlap(self) -> tuple[int, ...]:
@@ -108,9 +124,9 @@ class ModelLibrary:
     recognises
         Returns whether a module is a vision transformer of this library that can be read.
     read
-        Called with such a module, the size of the input (a side, (height, width), or None for that of training), the
-        device (None: where the model is) and whether the module may be changed instead of copied; returns an encoder
-        that computes in float64.
+        Called with such a module, the size of the input (a side, all sides, or None for that of training), the device
+        (None: where the model is) and whether the module may be changed instead of copied; returns an encoder that
+        computes in float64.
     """
 
     models: tuple[str, ...]
@@ -218,20 +234,43 @@ def pair(size: Any) -> tuple[int, int]:
     return (int(size[0]), int(size[1])) if isinstance(size, (list, tuple)) else (int(size), int(size))
 
 
-def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int]:
-    """Return (height, width) of a model's input, no smaller than a patch and with at most ``MOST_PATCHES`` of them."""
-    sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
-    if len(sides) != 2:
+def patches_along(size: tuple[int, ...], patch_size: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the number of whole patches along each axis."""
+    return tuple((side - patch) // step + 1 for side, patch, step in zip(size, patch_size, stride, strict=True))
+
+
+def checked_size(
+    image_size: Any, patch_size: tuple[int, ...], stride: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """Return the sides of a model's input, no smaller than a patch and with at most ``MOST_PATCHES`` of them."""
+    axes = AXES[len(patch_size)]
+    sides = image_size if isinstance(image_size, (list, tuple)) else (image_size,) * len(axes)
+    if len(sides) != len(axes):
         raise InputError(
-            f"image_size must be a side or (height, width) in pixels, got {shortened(image_size)}.", "image_size"
+            f"image_size must be a side or ({', '.join(axes)}) in pixels, got {shortened(image_size)}.", "image_size"
         )
-    height = whole_number(sides[0], "image_size (the height)", patch_size[0], LARGEST_SIDE)
-    width = whole_number(sides[1], "image_size (the width)", patch_size[1], LARGEST_SIDE)
-    patches = (height // patch_size[0]) * (width // patch_size[1])
+    most = LONGEST_SIGNAL if len(axes) == 1 else LARGEST_SIDE
+    named = zip(sides, axes, patch_size, strict=True)
+    size = tuple(whole_number(side, f"image_size (the {axis})", least, most) for side, axis, least in named)
+    patches = math.prod(patches_along(size, patch_size, stride or patch_size))
     if patches > MOST_PATCHES:
         raise InputError(
-            f"image_size is {height} x {width} pixels, which makes {patches} patches of {patch_size[0]} x "
-            f"{patch_size[1]}, but a model is read with at most {MOST_PATCHES}: use smaller images or larger patches.",
+            f"image_size is {by(size)} pixels, which makes {patches} patches of {by(patch_size)}, but a model is read "
+            f"with at most {MOST_PATCHES}: use smaller images or larger patches.",
             "image_size",
         )
-    return height, width
+    return size
+
+
+def check_same_size(kind: str, trained: tuple[int, ...], size: tuple[int, ...]) -> None:
+    """Check that a model whose position embeddings are not resampled is read at the size of its training."""
+    if size != trained:
+        raise ModelError(
+            f"the model is of type {kind!r} and takes inputs of {by(trained)} only, but image_size is {by(size)}.",
+            "image_size",
+        )
+
+
+def by(sides: tuple[int, ...]) -> str:
+    """Return sides as messages write them: "8 x 12"."""
+    return " x ".join(map(str, sides))

@@ -21,14 +21,16 @@ NAMES = {
     "value": ("v_proj", "attention.attention.value"),
     "query, key and value": ("attn.qkv", "self_attention"),
     "output": ("o_proj", "out_proj", "attention.output.dense", "attn.proj"),
-    "up": ("mlp.fc1", "intermediate.dense", "mlp.0"),
-    "down": ("mlp.fc2", "mlp.3", "output.dense"),
-    "activation": ("mlp.activation_fn", "mlp.activation", "mlp.act", "mlp.1", "intermediate.intermediate_act_fn"),
+    "up": ("mlp.fc1", "intermediate.dense", "mlp.0", "mlp.linear1"),
+    "down": ("mlp.fc2", "mlp.3", "output.dense", "mlp.linear2"),
+    "activation": (
+        "mlp.activation_fn", "mlp.activation", "mlp.act", "mlp.1", "intermediate.intermediate_act_fn", "mlp.fn",
+    ),
     "first scale": ("layer_scale1", "ls1"),
     "second scale": ("layer_scale2", "ls2"),
     "norm before layers": ("pre_layrnorm", "norm_pre"),
-}
-"""Names of the parts of a layer, and of a norm before the first layer, in transformers, timm and torchvision."""
+}  # fmt: skip
+"""Names of the parts of a layer, and of a norm before the first layer, in transformers, timm, torchvision and MONAI."""
 
 
 class Norm(NamedTuple):
@@ -69,7 +71,7 @@ class PlainWeights:
 
     Parameters
     ----------
-    patches : (width, C * h * w)
+    patches : (width, C * pixels of a patch)
         From the pixels of a patch to its token.
     constant : (1, N, width)
         What is added to the tokens: biases and position embeddings, and the tokens that are not patches.
@@ -92,7 +94,7 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     """
     module = encoder.module
     layers = _layers(module, encoder.layers)
-    convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
+    convolutions = [part for part in module.modules() if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d))]
     if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
         return None
     plain = tuple(layer for layer in map(_plain_layer, layers) if layer is not None)

@@ -1,4 +1,4 @@
-"""Vision transformers of Hugging Face transformers."""
+"""Transformers over the patches of images, spectrograms, videos and signals, of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from attentest.attention.attention_reader import (
     resampled_positions,
     set_constant_method,
 )
-from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy, pair
+from attentest.attention.encoder import (
+    Encoder,
+    ModelLibrary,
+    check_same_size,
+    checked_size,
+    float64_copy,
+    pair,
+    patches_along,
+)
 from attentest.attention.stored_vit import ViTModel
 from attentest.errors import ModelError
 
@@ -35,6 +43,21 @@ def _forward_unmasked(encoder: nn.Module, images: Tensor) -> Any:
     patches = embeddings.interpolate_pos_encoding().shape[1] - 1
     order = torch.arange(patches, device=images.device, dtype=images.dtype).expand(len(images), -1)
     return encoder(images, noise=order, interpolate_pos_encoding=True)
+
+
+def _forward_spectrograms(encoder: nn.Module, images: Tensor) -> Any:
+    """Pass spectrograms (m, 1, frequencies, times), the order of patches; the model takes (m, times, frequencies)."""
+    return encoder(images.squeeze(1).mT)
+
+
+def _forward_videos(encoder: nn.Module, images: Tensor) -> Any:
+    """Pass videos (m, C, frames, H, W), whose channels the model takes after the frames."""
+    return encoder(images.transpose(1, 2))
+
+
+def _forward_signals(encoder: nn.Module, images: Tensor) -> Any:
+    """Pass signals (m, C, T), whose channels the model takes last."""
+    return encoder(images.mT)
 
 
 @dataclass(frozen=True)
@@ -53,15 +76,23 @@ class Family:
     prefix
         Number of tokens before the patches besides registers: class and distillation tokens.
     class_token
-        Whether the first of them is a class token.
+        Whether the first of them is a class token; ``use_cls_token`` of a configuration may add one.
     antialias
         Whether its position embeddings are smoothed when they are resampled to a coarser grid.
     pooler
         Whether its encoder has a pooling layer by default, which is no part of the attention.
     processor
-        Its image processor in transformers, whose defaults hold where none was saved with a model.
+        Its image processor in transformers, whose defaults hold where none was saved with a model. Empty where the
+        input is no single image: arrays are then given as the model takes them.
     forward
         Passes images through the encoder, where that takes more than calling it.
+    image_size, patch_size, stride
+        Settings of its configuration that are together the sides of the input, those of a patch, and the steps from
+        patch to patch where they differ from those.
+    channels, mlp_width
+        Settings of the number of channels, which is one where there is no such setting, and of the width within layers.
+    any_size
+        Whether it is read at other sizes than that of training.
     """
 
     name: str
@@ -73,6 +104,12 @@ class Family:
     pooler: bool = False
     processor: str = "ViTImageProcessor"
     forward: Callable[[nn.Module, Tensor], Any] | None = None
+    image_size: tuple[str, ...] = ("image_size",)
+    patch_size: tuple[str, ...] = ("patch_size",)
+    stride: tuple[str, ...] = ()
+    channels: str = "num_channels"
+    mlp_width: str = "intermediate_size"
+    any_size: bool = True
 
 
 FAMILIES = (
@@ -98,6 +135,55 @@ FAMILIES = (
         class_token=False,
         processor="SiglipImageProcessor",
     ),
+    Family(
+        "Audio Spectrogram Transformer",
+        ("audio-spectrogram-transformer",),
+        "ASTModel",
+        prefix=2,
+        processor="",
+        forward=_forward_spectrograms,
+        image_size=("num_mel_bins", "max_length"),
+        stride=("frequency_stride", "time_stride"),
+        any_size=False,
+    ),
+    Family(
+        "VideoMAE",
+        ("videomae",),
+        "VideoMAEModel",
+        prefix=0,
+        class_token=False,
+        processor="",
+        forward=_forward_videos,
+        image_size=("num_frames", "image_size"),
+        patch_size=("tubelet_size", "patch_size"),
+        any_size=False,
+    ),
+    Family(
+        "ViViT",
+        ("vivit",),
+        "VivitModel",
+        pooler=True,
+        processor="",
+        forward=_forward_videos,
+        image_size=("num_frames", "image_size"),
+        patch_size=("tubelet_size",),
+        any_size=False,
+    ),
+    Family(
+        "PatchTST",
+        ("patchtst",),
+        "PatchTSTModel",
+        prefix=0,
+        class_token=False,
+        processor="",
+        forward=_forward_signals,
+        image_size=("context_length",),
+        patch_size=("patch_length",),
+        stride=("patch_stride",),
+        channels="num_input_channels",
+        mlp_width="ffn_dim",
+        any_size=False,
+    ),
 )
 """The families that are read, in the order in which messages list them."""
 
@@ -108,7 +194,7 @@ DEFINED_IN = ("transformers.", ViTModel.__module__)
 
 def family_of(module: nn.Module) -> Family | None:
     """Return the family of an encoder, None for any other module."""
-    if not hasattr(module, "embeddings"):  # such as a backbone that holds an encoder
+    if not (hasattr(module, "embeddings") or hasattr(module, "patchifier")):  # such as a backbone that holds an encoder
         return None
     bases = {base.__name__ for base in type(module).__mro__ if base.__module__.startswith(DEFINED_IN)}
     names = {re.sub("(Backbone|Transformer)$", "Model", name) for name in bases}
@@ -138,31 +224,64 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     assert family is not None
     config: Any = module.config
     kind = str(config.model_type)
-    patch_size = pair(config.patch_size)
-    size = checked_size(pair(config.image_size) if image_size is None else image_size, patch_size)
-    grid = size[0] // patch_size[0], size[1] // patch_size[1]
+    trained, patch_size = _sides(config, family.image_size), _sides(config, family.patch_size)
+    stride = _sides(config, family.stride) or patch_size
+    size = checked_size(trained if image_size is None else image_size, patch_size, stride)
+    if not family.any_size:
+        check_same_size(kind, trained, size)
+    if getattr(config, "channel_attention", False):
+        raise ModelError(
+            f"the model is of type {kind!r} with channel_attention, so that layers attend along time and across "
+            "channels in turn, and their attention is no map over time: give a score function of your own."
+        )
+    grid = patches_along(size, patch_size, stride)
     encoder, weights = float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
         _expose_attention(encoder)
     if hasattr(encoder.config, "mask_ratio"):
         encoder.config.mask_ratio = 0.0  # no patch is left out
-    _fix_positions(encoder, family, grid)
+    if hasattr(encoder, "do_mask_input"):
+        encoder.do_mask_input, encoder.masking = False, nn.Identity()  # nor is one here
+    if family.any_size:
+        _fix_positions(encoder, family, (grid[0], grid[1]))
     any_size = "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
     registers = int(getattr(config, "num_register_tokens", 0) or 0)
+    class_token = bool(getattr(config, "use_cls_token", False))
+    channels = int(getattr(config, family.channels, 1))
+    patchifier = getattr(encoder, "patchifier", None)  # of PatchTST, each of whose channels is a sequence
     return Encoder(
         module=encoder,
         forward=family.forward or (_forward_any_size if any_size else nn.Module.__call__),
         kind=kind,
-        channels=int(config.num_channels),
+        channels=channels,
         image_size=size,
         patch_size=patch_size,
-        tokens=Tokens(grid=grid, prefix=family.prefix + registers, class_token=family.class_token),
+        stride=stride,
+        start=patchifier and (int(patchifier.sequence_start),),
+        tokens=Tokens(
+            grid=grid, prefix=family.prefix + registers + class_token, class_token=family.class_token or class_token
+        ),
+        sequences=channels if patchifier else 1,
         layers=int(config.num_hidden_layers),
         heads=int(config.num_attention_heads),
         width=int(config.hidden_size),
-        mlp_width=int(getattr(config, "intermediate_size", 0) or 4 * config.hidden_size),
+        mlp_width=int(getattr(config, family.mlp_width, 0) or 4 * config.hidden_size),
         weights=weights,
     )
+
+
+PER_IMAGE = ("image_size", "patch_size")
+"""Settings in which one number stands for height and width."""
+
+
+def _sides(config: Any, settings: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the sides that some settings of a configuration are together."""
+    sides: list[int] = []
+    for name in settings:
+        value = getattr(config, name)
+        several = value if isinstance(value, (list, tuple)) else (value,) * (2 if name in PER_IMAGE else 1)
+        sides += map(int, several)
+    return tuple(sides)
 
 
 def _expose_attention(encoder: Any) -> None:

@@ -5,7 +5,9 @@ What the config.json of a model declares is checked before the model is built.
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,16 +18,16 @@ import torch
 from torch import nn
 
 from attentest.attention.encoder import checked_size, unreadable
-from attentest.attention.huggingface import Family, encoder_class, family_of_type
+from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
 from attentest.checks import positive_number, real_number, whole_number
-from attentest.errors import InputError, ModelError, counted, shortened
+from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
 
 UNUSED_WEIGHTS = re.compile(
     r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
     r"logit_scale|logit_bias|visual_projection|text_projection|layernorm|norm|post_layernorm|position_ids|"
-    r"relative_position_index)(\.|$)"
+    r"relative_position_index|encoder_to_decoder|fc_norm)(\.|$)"
 )
 """Names of weights that do not affect the attention: a saved model may have them or lack them."""
 
@@ -98,55 +100,65 @@ class ModelConfig:
                         "config.json that was saved with the weights."
                     )
 
-    def least_weights(self, defaults: Any) -> int:
+    def least_weights(self, defaults: Any, family: Family) -> int:
         """Return the least number of weights of such a model: those of its projections, which every family has.
 
         Parameters
         ----------
         defaults
             Configuration of the library with the values of what is left out.
+        family
+            Names its settings.
         """
         with self._checking():
             for section in self._sections:
                 if section.get("num_labels") is not None:
                     whole_number(section["num_labels"], "'num_labels'", 0, MOST_LABELS)
-            patch_size = self._sides("patch_size", defaults)
-            checked_size(self._sides("image_size", defaults), patch_size)
+            size, patch_size, stride = (
+                self._sides(settings, defaults) for settings in (family.image_size, family.patch_size, family.stride)
+            )
+            if len(patch_size) != len(size):
+                named = " and ".join(map(repr, family.patch_size))
+                raise InputError(f"{named} must be {counted(len(size), 'number')}, got {len(patch_size)}.")
+            checked_size(size, patch_size, stride)
             width = self._number("hidden_size", defaults, 1, LARGEST_WIDTH)
             self._number("num_attention_heads", defaults, 1, width)
             real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
             layers = self._number("num_hidden_layers", defaults, 1, MOST_LAYERS)
-            channels = self._number("num_channels", defaults, 1, MOST_CHANNELS)
+            channels = self._number(family.channels, defaults, 1, MOST_CHANNELS, 1)
             registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)
-            if self._value("intermediate_size", defaults) is None:
+            if self._value(family.mlp_width, defaults) is None:
                 ratio = positive_number(self._value("mlp_ratio", defaults, 4), "'mlp_ratio'")
                 mlp_width = int(width * min(ratio, LARGEST_WIDTH))
             else:
-                mlp_width = self._number("intermediate_size", defaults, 1, LARGEST_WIDTH)
+                mlp_width = self._number(family.mlp_width, defaults, 1, LARGEST_WIDTH)
         layer = 4 * width**2 + 2 * width * mlp_width
-        return layers * layer + width * (patch_size[0] * patch_size[1] * channels + registers)
+        embedded = 1 if self._value("share_embedding", defaults, False) else channels
+        return layers * layer + width * (math.prod(patch_size) * embedded + registers)
 
     def _value(self, name: str, defaults: Any, otherwise: Any = None) -> Any:
-        value = self._vision.get(name)
+        value = self._vision.get(getattr(defaults, "attribute_map", {}).get(name, name))
         return getattr(defaults, name, otherwise) if value is None else value
 
     def _number(self, name: str, defaults: Any, least: int, most: int, otherwise: Any = None) -> int:
         return whole_number(self._value(name, defaults, otherwise), repr(name), least, most)
 
-    def _sides(self, name: str, defaults: Any) -> tuple[int, int]:
-        size = self._value(name, defaults)
-        sides = size if isinstance(size, (list, tuple)) else [size, size]
-        if len(sides) != 2:
-            raise InputError(f"{name!r} must be a side or a height and a width, got {len(sides)} numbers.")
-        height, width = (whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in sides)
-        return height, width
+    def _sides(self, settings: tuple[str, ...], defaults: Any) -> tuple[int, ...]:
+        sides: list[int] = []
+        for name in settings:
+            size = self._value(name, defaults)
+            several = size if isinstance(size, (list, tuple)) else [size] * (2 if name in PER_IMAGE else 1)
+            if name in PER_IMAGE and len(several) != 2:
+                raise InputError(f"{name!r} must be a side or a height and a width, got {len(several)} numbers.")
+            sides += [whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in several]
+        return tuple(sides)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
     """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one.
 
-    ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise.
+    ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise, or empty.
     """
 
     encoder: nn.Module
@@ -196,6 +208,14 @@ def load_model(
             raise unreadable(config.model_type, f"the model {files.where}")
         encoder = _encoder(family, config, files)
         processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
+        if processor and not family.processor:
+            warnings.warn(
+                f"the processor saved with the model of type {config.model_type!r} is not applied: give arrays as the "
+                "model takes them.",
+                AttentestWarning,
+                stacklevel=2,
+            )
+            processor = None
         return SavedModel(encoder=encoder, processor=processor or None, usual_processor=family.processor)
 
 
@@ -204,7 +224,7 @@ def _encoder(family: Family, config: ModelConfig, files: ModelFiles) -> nn.Modul
     config.check_dtype()
     with nullcontext() if is_vit else quiet_transformers():
         defaults = ViTSettings() if is_vit else encoder_class(family).config_class()
-    least = config.least_weights(defaults)
+    least = config.least_weights(defaults, family)
     stored = files.weights()
     if stored is not None and least > stored.count:
         raise ModelError(

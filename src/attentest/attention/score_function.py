@@ -34,9 +34,10 @@ class ScoreFunction(Protocol):
     exact : bool
         Whether scores are computed in float64 throughout. If it is False, the default, rounding errors are measured,
         and they widen the error bar of p.
-    covered : (height, width)
-        The part of the input, from its upper left corner, that the patches cover; by default the whole input.
-    overlap : (rows, columns)
+    start, covered : (*axes)
+        Where along each axis the first patch begins, and sides of the part of the input that the patches cover from
+        there; by default the whole input.
+    overlap : (*axes)
         Pixels of the input that neighbouring patches have in common; by default none.
     describe()
         Returns what results record about the model, as a mapping of JSON-ready values; by default
@@ -73,8 +74,9 @@ class ScoreProperties:
     ----------
     exact
         Whether scores are computed in float64 throughout.
-    covered, overlap
-        Sides of the part of the input that the patches cover, and what neighbouring patches have in common.
+    start, covered, overlap
+        Where the patches begin, sides of the part of the input that they cover, and what neighbouring ones have in
+        common.
     description
         What ``describe()`` returned, JSON-ready.
     rough
@@ -84,6 +86,7 @@ class ScoreProperties:
     """
 
     exact: bool
+    start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
     description: dict[str, Any]
@@ -93,7 +96,7 @@ class ScoreProperties:
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
     """Return the optional attributes of a score function with their defaults, after a check of all attributes."""
-    _, *sides = _checked_shape(scores.image_shape, "the score function's image_shape", (tuple,))
+    _, *sides = checked_shape(scores.image_shape, "the score function's image_shape", (tuple,))
     whole_number(scores.batch_size, "the score function's batch_size", 1, LARGEST_BATCH)
     if not isinstance(scores.device, torch.device):
         raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
@@ -102,6 +105,7 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
         raise InputError(f"the score function's rough must be a method from images to scores, got {rough!r}.")
     return ScoreProperties(
         exact=_truth(scores, "exact"),
+        start=as_overlap(getattr(scores, "start", None), tuple(sides), "the score function's start"),
         covered=as_covered(getattr(scores, "covered", None), tuple(sides), "the score function's covered"),
         overlap=as_overlap(getattr(scores, "overlap", None), tuple(sides), "the score function's overlap"),
         description=_description(scores),
@@ -116,7 +120,7 @@ def as_covered(value: Any, input_size: tuple[int, ...], name: str = "covered") -
 
 
 def as_overlap(value: Any, input_size: tuple[int, ...], name: str = "overlap") -> tuple[int, ...]:
-    """Return how many pixels neighbouring patches of an input of these sides share; None: none."""
+    """Return how many pixels neighbouring patches share, or precede the first, in such an input; None: none."""
     return (0,) * len(input_size) if value is None else _sides(value, input_size, name, least=0)
 
 
@@ -139,7 +143,8 @@ def _truth(scores: ScoreFunction, name: str) -> bool:
     return as_truth(getattr(scores, name, False), f"the score function's {name}")
 
 
-def _checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, ...]:
+def checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, ...]:
+    """Return the shape (C, *axes) of inputs; raise an error for anything else."""
     if not isinstance(shape, types) or len(shape) - 1 not in AXES:
         raise InputError(
             f"{name} must be a tuple (channels, height, width), (channels, length) of signals or (channels, depth, "
@@ -195,7 +200,7 @@ class _FunctionScores:
         covered: tuple[int, ...] | None = None,
         overlap: tuple[int, ...] | None = None,
     ) -> None:
-        self.image_shape = _checked_shape(image_shape, "image_shape")
+        self.image_shape = checked_shape(image_shape, "image_shape")
         if device is not None and not self._on_any_device:
             raise InputError(
                 "device is for models and torch functions, and this is a NumPy function (if it also works with torch, "
@@ -297,7 +302,7 @@ def function_scores(
     Attributes ``exact``, ``covered`` and ``overlap`` of the function are those of its scores; ``options`` are the other
     parameters of :class:`TorchScores`.
     """
-    shape = _checked_shape(image_shape, "image_shape")
+    shape = checked_shape(image_shape, "image_shape")
     takes_torch = isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape)
     kind = TorchScores if takes_torch else NumpyScores
     own = {name: getattr(function, name) for name in ("exact", "covered", "overlap") if hasattr(function, name)}

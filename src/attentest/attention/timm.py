@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import pass_input_to_reader, resampled_positions, set_constant_method
-from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy, pair
+from attentest.attention.encoder import Encoder, ModelLibrary, check_same_size, checked_size, float64_copy, pair
 from attentest.errors import ModelError
 
 
@@ -76,9 +76,7 @@ def _set_size(model: Any, kind: str, image_size: Any) -> None:
     if trained is not None and size == pair(trained):
         return
     if not hasattr(model, "set_input_size"):
-        raise ModelError(
-            f"the model is of type {kind!r} and takes images of {pair(trained)} pixels only, but {size} was asked for."
-        )
+        check_same_size(kind, pair(trained), size)
     before, grid = getattr(model, "pos_embed", None), pair(embed.grid_size)
     model.set_input_size(img_size=size)
     if before is not None:

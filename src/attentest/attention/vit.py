@@ -39,7 +39,7 @@ HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 class ViTScores:
-    """Attention scores of a vision transformer of Hugging Face transformers, timm or torchvision.
+    """Attention scores of a transformer over patches of Hugging Face transformers, timm, torchvision, MONAI or torch.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class ViTScores:
     attention
         "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or ``LayerAttention(...)``.
     image_size
-        Side, or (height, width), of the model's input; by default that of training. For another, position embeddings
-        are interpolated as the model's own library does.
+        Side, or all sides, of the model's input; by default that of training. For another, position embeddings are
+        interpolated as the model's own library does, if it does.
     device
         Device to compute on; by default that of the model.
     batch_size
@@ -82,7 +82,7 @@ class ViTScores:
         self._encoder = encoder
         self.image_shape = (encoder.channels, *encoder.image_size)
         self.grid_shape = encoder.tokens.grid
-        self.covered, self.overlap = encoder.covered, encoder.overlap
+        self.start, self.covered, self.overlap = encoder.begin, encoder.covered, encoder.overlap
         self.device = encoder.device
         memory = default_memory(self.device) if memory_budget is None else memory_budget
         self.batch_size = batch_size or self._default_batch_size(memory // 2)
@@ -155,8 +155,10 @@ class ViTScores:
     def _scores_of_modules(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
         """Return the scores (m, *grid) as the model's own modules compute them."""
         # No parameter requires a gradient, so autograd records nothing; forward-mode derivatives work all the same.
-        reader = AttentionReader(self._aggregation, encoder.tokens, encoder.layers, len(images), heads)
-        return reader.read(lambda: encoder.forward(encoder.module, images))
+        sequences = len(images) * encoder.sequences
+        reader = AttentionReader(self._aggregation, encoder.tokens, encoder.layers, sequences, heads)
+        scores = reader.read(lambda: encoder.forward(encoder.module, images))
+        return scores if encoder.sequences == 1 else scores.unflatten(0, (len(images), -1)).mean(dim=1)
 
     @torch.no_grad()
     def _probed(self) -> Scores:
@@ -190,7 +192,8 @@ class ViTScores:
         tokens = encoder.tokens.count
         attention = (encoder.layers + 4 * encoder.heads) * tokens**2
         activations = tokens * (4 * encoder.width + 4 * encoder.mlp_width)
-        bytes_per_image = 8 * 3 * (attention + activations)  # float64; value, derivative and workspace
+        # In float64; value, derivative and workspace.
+        bytes_per_image = 8 * 3 * encoder.sequences * (attention + activations)
         cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
         return int(min(cap, max(1, memory // bytes_per_image)))
 

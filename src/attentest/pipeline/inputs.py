@@ -67,8 +67,9 @@ class Geometry:
         Weight of each channel in the contrast.
     region_unit
         What regions consist of: "pixels" or "patches".
-    covered, overlap
-        Sides of the part of the model's input that the patches cover, and what neighbouring patches have in common.
+    start, covered, overlap
+        Where in the model's input the patches begin, sides of the part of it that they cover, and what neighbouring
+        ones have in common.
     device
         Where the model computes.
     """
@@ -78,6 +79,7 @@ class Geometry:
     preprocessing: Preprocessing | None
     channel_weights: NDArray[np.float64]
     region_unit: str
+    start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
     device: torch.device
@@ -86,7 +88,8 @@ class Geometry:
     def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
         """Return a grid with so many patches along each axis."""
         if grid not in self._patch_grids:
-            size, placement = self.shape[1:], self.inputs.placement
+            places = zip(self.inputs.placement, self.start, strict=True)
+            size, placement = self.shape[1:], tuple((scale, offset - start) for (scale, offset), start in places)
             self._patch_grids[grid] = PatchGrid(
                 size, grid, self.covered, placement, self.device, self.region_unit, self.overlap
             )
@@ -274,6 +277,7 @@ class Inputs:
             preprocessing=preprocessing,
             channel_weights=channel_weights(definition.channels, shape[0]),
             region_unit=definition.region_unit,
+            start=self._properties.start,
             covered=self._properties.covered,
             overlap=self._properties.overlap,
             device=self._scores.device,
