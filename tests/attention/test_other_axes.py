@@ -173,7 +173,7 @@ def test_other_sizes_than_in_training_are_refused_in_one_sentence(name: str) -> 
     sides = SHAPES[name][0][1:]
     longer = (sides[0] + 8, *sides[1:])
     stated = " x ".join(map(str, sides))
-    with pytest.raises(ModelError, match=f"takes inputs of {stated} only, but image_size is "):
+    with pytest.raises(ModelError, match=f"takes images of {stated} only, but image_size is "):
         ViTScores(made(name), image_size=longer)
     with pytest.raises(InputError, match=r"image_size must be a side or \("):
         ViTScores(made(name), image_size=(8, 8, 8, 8))
@@ -333,5 +333,5 @@ def test_what_cannot_be_read_is_said_in_one_sentence(model: nn.Module, options: 
 def test_size_of_a_torch_transformer_is_its_own() -> None:
     described = TorchTransformer(SignalTransformer(), image_shape=(2, 40), patch_size=5)
     assert ViTScores(described, image_size=40).image_shape == (2, 40)
-    with pytest.raises(ModelError, match="takes inputs of 40 only, but image_size is 45"):
+    with pytest.raises(ModelError, match="takes images of 40 only, but image_size is 45"):
         ViTScores(described, image_size=45)

@@ -266,7 +266,7 @@ def check_same_size(kind: str, trained: tuple[int, ...], size: tuple[int, ...]) 
     """Check that a model whose position embeddings are not resampled is read at the size of its training."""
     if size != trained:
         raise ModelError(
-            f"the model is of type {kind!r} and takes inputs of {by(trained)} only, but image_size is {by(size)}.",
+            f"the model is of type {kind!r} and takes images of {by(trained)} only, but image_size is {by(size)}.",
             "image_size",
         )
 

@@ -49,7 +49,7 @@ class AttentionTest:
     Parameters
     ----------
     model
-        A vision transformer of Hugging Face transformers, timm or torchvision (the documentation lists which), a
+        A transformer of Hugging Face transformers, timm, torchvision, MONAI or torch (the documentation lists which), a
         ``ScoreFunction``, or, with ``image_shape``, a plain NumPy or torch function from images (m, C, H, W) to smooth
         scores (m, gh, gw). A model is copied to float64 and never modified.
     {options}
