@@ -227,7 +227,8 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     trained, patch_size = _sides(config, family.image_size), _sides(config, family.patch_size)
     stride = _sides(config, family.stride) or patch_size
     size = checked_size(trained if image_size is None else image_size, patch_size, stride)
-    if not family.any_size:
+    any_size = family.any_size and len(trained) == 2  # positions are resampled on images
+    if not any_size:
         check_same_size(kind, trained, size)
     if getattr(config, "channel_attention", False):
         raise ModelError(
@@ -242,16 +243,16 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         encoder.config.mask_ratio = 0.0  # no patch is left out
     if hasattr(encoder, "do_mask_input"):
         encoder.do_mask_input, encoder.masking = False, nn.Identity()  # nor is one here
-    if family.any_size:
+    if any_size:
         _fix_positions(encoder, family, (grid[0], grid[1]))
-    any_size = "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
+    is_told = "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
     registers = int(getattr(config, "num_register_tokens", 0) or 0)
     class_token = bool(getattr(config, "use_cls_token", False))
     channels = int(getattr(config, family.channels, 1))
     patchifier = getattr(encoder, "patchifier", None)  # of PatchTST, each of whose channels is a sequence
     return Encoder(
         module=encoder,
-        forward=family.forward or (_forward_any_size if any_size else nn.Module.__call__),
+        forward=family.forward or (_forward_any_size if is_told else nn.Module.__call__),
         kind=kind,
         channels=channels,
         image_size=size,
