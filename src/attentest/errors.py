@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Self
 
@@ -76,3 +77,25 @@ def shortened(value: object) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with what it counts: "1 image", "2,000 images"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+NOUNS = {
+    1: {"image": "signal", "pixel": "sample", "photograph": "recording"},
+    3: {"image": "volume", "pixel": "voxel", "photograph": "scan"},
+}
+"""What an image and its parts are called, by the number of axes, where it is not two."""
+
+
+def worded(text: str, dimension: int) -> str:
+    """Return a text about images in the words for signals (1) or volumes (3); one about images (2) stays as it is."""
+    nouns = NOUNS.get(dimension)
+    if nouns is None:
+        return text
+
+    def replaced(match: re.Match[str]) -> str:
+        article, noun, plural = match.groups()
+        name = nouns[noun.lower()]
+        shown = name.capitalize() if noun[0].isupper() else name
+        return f"{article[:1]}{' ' if article else ''}{shown}{plural}"
+
+    return re.sub(r"\b(an |An |)(image|Image|pixel|Pixel|photograph)(s?)\b", replaced, text)

@@ -147,6 +147,11 @@ class ResultNumbers(Inference):
         return self.confidence_level or USUAL_LEVEL if asked is None else asked
 
     @property
+    def dimension(self) -> int:
+        """Number of axes: 1 of a signal, 2 of an image, 3 of a volume or a video."""
+        return dimension_of(self.settings)
+
+    @property
     def connectivity(self) -> int | None:
         """1 or 2 if the compared part is a connected component, None if the region was compared as a whole."""
         connectivity: int | None = self.settings["components"]
@@ -287,6 +292,7 @@ class ResultRecord(ResultNumbers):
             _text(settings.get(name) or "", name)
         for name in ("threshold", "top_fraction", "randomise"):
             real_number(settings.get(name) or 0.0, name)
+        whole_number(dimension_of(settings), "dimension", 1, 3)
         searched, _ = settings["confidence_level"], settings["components"]
         if searched is not None:
             confidence(searched)
@@ -377,6 +383,12 @@ def map_title(settings: Mapping[str, Any]) -> str:
 def map_kind(settings: Mapping[str, Any]) -> str:
     """Return "attention" if the model says how its attention became the map, and "saliency" of any other scores."""
     return "attention" if "attention" in (settings.get("model") or {}) else "saliency"
+
+
+def dimension_of(settings: Mapping[str, Any]) -> int:
+    """Return the number of axes of what was tested, from the settings, which say it where it is not two."""
+    dimension: int = settings.get("dimension", 2)
+    return dimension
 
 
 def json_ready(value: Any) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attentest.app.form import Form
 from attentest.app.offered import OfferedModel, UploadedImage
+from attentest.errors import worded
 from attentest.markup import page_from, png_address, png_file, text_html
 from attentest.noise.model import recorded_sentence
 from attentest.presentation.figure import new_figure
@@ -154,12 +155,13 @@ def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
 def _notes(tested: TestedImage, record: ResultRecord) -> list[str]:
     """Return what else there is to know about a result, in sentences."""
     row = row_of(tested.image.name, record)
-    noise = recorded_sentence(record.settings["noise"])
-    notes = [f"Noise of the pixels: {noise[:1].lower()}{noise[1:]}"]
+    noise = worded(recorded_sentence(record.settings["noise"]), record.dimension)
+    notes = [f"Noise of the {worded('pixels', record.dimension)}: {noise[:1].lower()}{noise[1:]}"]
     if tested.settings_tried > 1:
         notes.append(
-            f"This image was tested with {tested.settings_tried} different settings on this page. Only a p-value whose "
-            "settings were chosen before looking is valid: to try several and to report the smallest is not."
+            f"This {worded('image', record.dimension)} was tested with {tested.settings_tried} different settings on "
+            "this page. Only a p-value whose settings were chosen before looking is valid: to try several and to "
+            "report the smallest is not."
         )
     level = None if record.confidence_interval is None else record.confidence_interval.confidence_level
     footnotes = (*selection_notes(row), *row_notes(row, record.reject_at(tested.alpha), tested.alpha, level))
@@ -182,7 +184,7 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
             tested.image.name,
             tested.model.name,
             f"{rule} of {settings['region_unit']}",
-            f"compared with {compared_with(settings['contrast'])}",
+            worded(f"compared with {compared_with(settings['contrast'])}", record.dimension),
             "two-sided, equal tails" if record.alternative == "equal-tailed" else record.alternative,
             f"{record.evaluations} evaluations of the model",
         )
@@ -211,12 +213,12 @@ def _panels(picture: Picture, dark: bool) -> list[tuple[bytes, str]]:
     title, seen = map_title(picture.record.settings), []
     title = f"The {title}" if picture.record.draws is None else f"{title[0].upper()}{title[1:]}"
     if picture.randomised_image is not None:
-        name = seen_name(picture.record.is_of_counts).capitalize()
+        name = seen_name(picture.record.is_of_counts, picture.record.dimension).capitalize()
         seen.append((drawn(lambda axes: draw_seen(axes, picture), 1.0, tall), name))
     return [
         (
             drawn(lambda axes: draw_overlay(axes, picture), 1.0, tall),
-            "The image and the outline of the region",
+            worded("The image and the outline of the region", picture.record.dimension),
         ),
         *seen,
         (drawn(draw_attention, 1.17, tall), f"{title}, from 0 to 1"),

@@ -12,7 +12,7 @@ import typer
 
 from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.cli.result_table import print_table
-from attentest.errors import InputError, OutputError, counted
+from attentest.errors import InputError, OutputError, counted, worded
 from attentest.files import GrowingFile, free_name
 from attentest.presentation.footnotes import row_notes
 from attentest.presentation.image_names import shown
@@ -188,7 +188,8 @@ class BatchOutput:
             say(f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all.")
         known = pvalues_of(rows.all())
         if len(known) > 1:
-            typer.echo(summary_text(known, self.alpha))
+            dimension = next(row.get("dimension", 2) for row in rows.all() if "error" not in row)
+            typer.echo(worded(summary_text(known, self.alpha), dimension))
 
 
 def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from attentest.errors import worded
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
 from attentest.presentation.image_names import shown
 from attentest.presentation.rows import Row, pvalues_of
@@ -99,9 +100,10 @@ def print_table(
     context = context or any(row["pvalue_high"] < FAR_BELOW for row in tested)
     if not context:
         hidden |= {"larger than", "difference / SD"}
-    headings = {name: name for name in RANKS if name in held - hidden}
+    dimension = next((row["dimension"] for row in tested if "dimension" in row), 2)
+    headings = {name: worded(name, dimension) for name in RANKS if name in held - hidden}
     if confidence_level is None:
-        headings = {name: name for name in headings if name not in ("estimate", interval)}
+        headings = {name: heading for name, heading in headings.items() if name not in ("estimate", interval)}
     else:
         headings[interval] = interval_name(confidence_level, interval)
 
@@ -119,7 +121,8 @@ def print_table(
         if marks:
             letters = [" ".join(sorted(marks[note] for note in row)) or NO_VALUE for row in notes]
             columns.append(Column(heading="notes", cells=letters, is_text=True))
-        return fitted(names, columns, groups), [f"{mark}: {note}." for note, mark in marks.items()]
+        marked = [f"{mark}: {note}." for note, mark in marks.items()]
+        return fitted(names, columns, groups, worded("image", dimension)), marked
 
     table, notes = table_of(headings, confidence_level)
     left_out, level = table.left_out, confidence_level
@@ -131,7 +134,7 @@ def print_table(
     if tested:
         notes += [*selection_notes(tested[0]), *interval_notes(tested[0], level, simultaneous=simultaneous)]
     if context and "larger than" in held:
-        notes.append(CONTEXT_NOTE)
+        notes.append(worded(CONTEXT_NOTE, dimension))
     known = pvalues_of(tested)
     if len(known) == 1 and "component" not in tested[0] and None in known.decisions(alpha):  # else the summary has it
         notes.append(advice_text(known, alpha))

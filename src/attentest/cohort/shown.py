@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from attentest.cohort.claims import Claims
-from attentest.errors import counted
+from attentest.errors import counted, worded
 from attentest.files import write_complete
 from attentest.markup import page_from
 from attentest.presentation.figure import (
@@ -87,7 +87,7 @@ def summary_lines(cohort: Claims, claims: Mapping[str, Any]) -> list[str]:
     elif cohort.noise_degrees < float("inf"):
         degrees = f"{cohort.noise_degrees:.4g} degrees of freedom"
         lines.append(f"The noise is an estimate with {degrees}, which the intervals allow for approximately.")
-    return lines
+    return [worded(line, cohort.results[0].dimension) for line in lines]
 
 
 def write_page(cohort: Claims, path: Path, values: Mapping[str, Any]) -> None:

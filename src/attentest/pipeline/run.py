@@ -139,7 +139,9 @@ class Pipeline:
     def settings(self) -> dict[str, Any]:
         """Record of how the test is made, for results, JSON-ready."""
         search = {"search": {"name": "none"}} if self.counts else {}
-        return {**self.definition.describe(), **search, "model": self.properties.description}
+        dimension = len(self.scores.image_shape) - 1
+        axes = {} if dimension == 2 else {"dimension": dimension}
+        return {**self.definition.describe(), **search, **axes, "model": self.properties.description}
 
     def check(self, request: Request) -> None:
         """Raise an error if the test cannot do what is asked."""

@@ -7,6 +7,7 @@ from math import isinf
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
+from attentest.errors import worded
 from attentest.presentation.words import is_converged, searched_interval
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def row_notes(
         )
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
-    return notes
+    return _worded(notes, row)
 
 
 def contradiction_text(record: ResultRecord, alpha: float) -> str:
@@ -168,7 +169,7 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
         notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
-    return notes
+    return _worded(notes, row)
 
 
 def interval_notes(row: Mapping[str, Any], interval_level: float | None, *, simultaneous: bool) -> list[str]:
@@ -183,7 +184,12 @@ def interval_notes(row: Mapping[str, Any], interval_level: float | None, *, simu
         )
     if interval_level is not None and row["alternative"] in ONE_SIDED:
         notes.append(f"intervals have one end, as the alternative is one-sided: {row['alternative']}")
-    return notes
+    return _worded(notes, row)
+
+
+def _worded(notes: Iterable[str], row: Mapping[str, Any]) -> list[str]:
+    """Return notes in the words for what was tested."""
+    return [worded(note, row.get("dimension", 2)) for note in notes]
 
 
 def footnote_marks(notes: Iterable[Iterable[str]]) -> dict[str, str]:

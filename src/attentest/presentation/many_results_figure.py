@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.presentation.figure import (
     EXTREME_COLOUR,
     GREY,
@@ -94,8 +94,9 @@ def contact_sheet(
         axes.set_xlabel(f"p {selective_p(picture.record)}", size=7, labelpad=3)
     significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
+    shown = counted(len(ordered), worded(of, ordered[0].record.dimension))
     figure.suptitle(
-        f"{counted(len(ordered), of)}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
+        f"{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
         size=8,
     )
     return images
@@ -112,7 +113,12 @@ MOST_TICKS = 8
 
 
 def draw_pvalues(
-    axes: Axes, pvalues: NDArray[np.float64], naive: NDArray[np.float64], adjusted: NDArray[np.float64], alpha: float
+    axes: Axes,
+    pvalues: NDArray[np.float64],
+    naive: NDArray[np.float64],
+    adjusted: NDArray[np.float64],
+    alpha: float,
+    of: str = "image",
 ) -> None:
     """Draw sorted p-values against their ranks.
 
@@ -127,6 +133,8 @@ def draw_pvalues(
         Selective p-values, those that ignore the selection, and the selective ones adjusted by Benjamini and Hochberg.
     alpha
         Significance level, and false discovery rate of the line.
+    of
+        What the p-values are of, in the singular.
     """
     count = len(pvalues)
     pvalues, naive = np.maximum(pvalues, SMALLEST), np.maximum(naive, SMALLEST)
@@ -148,7 +156,7 @@ def draw_pvalues(
     else:
         axes.set_ylim(-0.02, 1.02)
     axes.set_title(
-        f"{counted(count, 'image')}: {int(np.sum(pvalues <= alpha))} with p at most {alpha:g}, "
+        f"{counted(count, of)}: {int(np.sum(pvalues <= alpha))} with p at most {alpha:g}, "
         f"{int(np.sum(adjusted <= alpha))} after adjustment",
         size="medium",
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from attentest.errors import worded
 from attentest.markup import definition_table, png_address, png_file, row_table, text_html
 from attentest.noise.model import recorded_sentence
 from attentest.presentation.footnotes import contradiction_text
@@ -29,14 +30,15 @@ def result_html(picture: Picture) -> str:
     """Return one result as HTML: the verdict in words, the numbers, the image with its region, and what was seen."""
     record = picture.record
     defined = {number.name: f"{number.text} ({number.note})" for number in result_numbers(record)} | {
-        "noise": recorded_sentence(record.settings["noise"]),
+        "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
         "search": f"{record.settings['search']['name']}, {record.evaluations} evaluations, {record.status}",
     }
     sentences = filter(None, (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)))
     table = definition_table("AttentionTestResult", defined, list(sentences))
-    images = _image_html(picture, picture.image, picture.attention, f"image and region of {region_text(record)}")
+    name = worded(f"image and region of {region_text(record)}", record.dimension)
+    images = _image_html(picture, picture.image, picture.attention, name)
     if picture.randomised_image is not None:
-        images += _image_html(picture, picture.randomised_image, None, seen_name(record.is_of_counts))
+        images += _image_html(picture, picture.randomised_image, None, seen_name(record.is_of_counts, record.dimension))
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start">{images}{table}</div>'
 
 
@@ -49,7 +51,14 @@ def _image_html(picture: Picture, values: NDArray[Any], attention: NDArray[Any] 
 
 
 def results_html(
-    title: str, rows: Iterable[Row], total: int, *, of: str, method: Adjustment, notes: Sequence[str]
+    title: str,
+    rows: Iterable[Row],
+    total: int,
+    *,
+    of: str,
+    method: Adjustment,
+    notes: Sequence[str],
+    dimension: int = 2,
 ) -> str:
     """Return the first of many results as HTML.
 
@@ -67,6 +76,8 @@ def results_html(
         Which of the adjusted p-values are shown.
     notes
         Sentences about all of them.
+    dimension
+        Number of axes of what was tested.
     """
     shown, cells = ("naive p", "difference", "simultaneous" if of == "component" else "interval", "pixels"), []
     for row in rows:
@@ -78,6 +89,6 @@ def results_html(
             cells.append((row["image"], texts["selective p"], adjusted, *(texts[name] for name in shown)))
     pvalues = ("selective p", f"{METHOD_NAMES[method]}-adjusted p", "naive p (not valid)")
     interval = "simultaneous interval" if of == "component" else "confidence interval"
-    columns = (of, *pvalues, "observed difference", interval, "pixels")
+    columns = (worded(of, dimension), *pvalues, "observed difference", interval, worded("pixels", dimension))
     more = [f"The first {len(cells)} of {total} rows; to_pandas() has all."] if total > len(cells) else []
     return row_table(title, columns, cells, [*notes, *more])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.errors import worded
 from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR
 from attentest.record import ResultRecord
 
@@ -51,14 +52,14 @@ class Picture:
     title: str = ""
 
 
-def seen_name(counts: bool) -> str:
+def seen_name(counts: bool, dimension: int) -> str:
     """Return the name of the randomised image, wherever it is shown."""
-    return f"what the model saw: {'part of the counts' if counts else 'image plus noise'}"
+    return worded(f"what the model saw: {'part of the counts' if counts else 'image plus noise'}", dimension)
 
 
 def seen_lines(picture: Picture) -> str:
     """Return the same in two lines."""
-    return seen_name(picture.record.is_of_counts).replace(": ", ":\n")
+    return seen_name(picture.record.is_of_counts, picture.record.dimension).replace(": ", ":\n")
 
 
 MAP_COLOURS = "viridis"

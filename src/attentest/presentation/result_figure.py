@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, logit, xlog1py, xlogy
 
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.presentation.figure import (
     EXTREME_COLOUR,
     GREY,
@@ -177,12 +177,14 @@ def draw_density(axes: Axes, record: ResultRecord, *, size: float = 8.0) -> None
     if isinstance(record.law, BinomialCounts):
         _draw_counts(curve, record.law, record.alternative, f"counts in the region at equal rates; dark: {dark}", size)
     else:
-        _draw_curve(curve, density, record.statistic, label, size, enlarged=share < SMALL)
+        _draw_curve(curve, density, record.statistic, label, size, record.dimension, enlarged=share < SMALL)
     if interval is not None:
         _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), record, interval, size)
 
 
-def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, label: str, size: float, *, enlarged: bool) -> None:
+def _draw_curve(
+    axes: Axes, density: ConditionalDensity, t: float, label: str, size: float, dimension: int, *, enlarged: bool
+) -> None:
     """Draw the density with its extreme part dark, and if asked, the tail beyond the statistic again, enlarged."""
     low, high = density.quantiles([UNSEEN / 2, 1 - UNSEEN / 2])
     margin = 0.06 * (max(high, t) - min(low, t))
@@ -193,7 +195,7 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, label: str, s
     axes.axvline(t, color=REGION_COLOUR, lw=1.3)
     axes.set(xlim=(start, end), ylim=(0, (ROOM if enlarged else 1.08) * heights.max()))
     _only_x_axis(axes, label, size)
-    across, text = (t - start) / (end - start), f"statistic T of the image = {t:.4g}"
+    across, text = (t - start) / (end - start), worded(f"statistic T of the image = {t:.4g}", dimension)
     half = min(0.5, 0.6 * LETTER * size * len(text) / width_of(axes))  # as wide as it may be: it stays above the axes
     at = min(max(across, half), 1 - half), 1.0
     annotate(axes, text, at, color=REGION_COLOUR, ha="center", va="bottom", size=size)
@@ -375,7 +377,8 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
         panel.set_title("\n".join(wrapped(line, letters_across(width_of(panel), size)) for line in lines), size=size)
 
     draw_overlay(image_axes, picture)
-    title(image_axes, f"image and region:\n{region_text(record)}" if record.draws is None else majority_text(record))
+    shown_region = worded(f"image and region:\n{region_text(record)}", record.dimension)
+    title(image_axes, shown_region if record.draws is None else majority_text(record))
     for panel in seen_axes:
         draw_seen(panel, picture)
         title(panel, seen_lines(picture))

@@ -125,6 +125,7 @@ def row_of(name: object, record: ResultRecord) -> Row:
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},
+        "dimension": record.dimension,
         "gamma": settings.get("randomise", 0.0),
         "randomise_seed": settings.get("randomise_seed") if settings.get("randomise") else None,
         "randomise_name": None if settings.get("randomise_name") is None else str(settings["randomise_name"]),

@@ -246,7 +246,7 @@ def table_width() -> int | None:
     return console.width if console.is_terminal or (columns.isdigit() and int(columns) > 0) else None
 
 
-def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int]) -> FittedTable:
+def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int], of: str = "image") -> FittedTable:
     """Return a table that fits the terminal; if it is printed to a file, it is as wide as it must be.
 
     Parameters
@@ -257,12 +257,14 @@ def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int
         The other columns.
     groups
         Number of rows of each group, which are those of one image.
+    of
+        What the names are of: the heading of their column.
     """
     width, encoding = table_width(), Console().encoding
     names = [shown(name, encoding) for name in names]
     if width is None:
-        return FittedTable(columns=[Column(heading="image", cells=names, is_text=True), *columns])
-    one_line = [_name_column(names, groups), *columns]
+        return FittedTable(columns=[Column(heading=of, cells=names, is_text=True), *columns])
+    one_line = [_name_column(names, groups, of), *columns]
     two_lines = [column.folded for column in one_line]
     for all_columns in (one_line, two_lines):
         if total_width(all_columns) <= width:
@@ -276,7 +278,7 @@ def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int
     room = max(width - total_width(kept) - GAP, SHORTEST_NAME)
     short = shortened(names, room, ellipsis)
     return FittedTable(
-        columns=[_name_column([short[name] for name in names], groups), *kept],
+        columns=[_name_column([short[name] for name in names], groups, of), *kept],
         folder=folder,
         left_out=[column.heading for column, two in zip(columns, two_lines[1:], strict=True) if two not in kept],
         is_shortened=longest > room,
@@ -299,8 +301,8 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return [column for column in columns if column in kept]
 
 
-def _name_column(names: Sequence[str], groups: Sequence[int]) -> Column:
+def _name_column(names: Sequence[str], groups: Sequence[int], of: str) -> Column:
     """Return the column of names; each is shown once for all rows of its image."""
     first_of_group = {0, *accumulate(groups)}
     cells = [name if row in first_of_group else "" for row, name in enumerate(names)]
-    return Column(heading="image", cells=cells, is_text=True)
+    return Column(heading=of, cells=cells, is_text=True)

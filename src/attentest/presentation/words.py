@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor, isinf, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attentest.errors import counted
+from attentest.errors import counted, worded
 
 if TYPE_CHECKING:
     from attentest.record import ResultRecord
@@ -197,7 +197,7 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
         pixels = record.draws["majority_pixels"]
         note = f"of their own p at most {USUAL_ALPHA:g}; {pixels:,} pixels are in the region of more than half of them"
         numbers.append(ShownNumber("draws", f"{count} of {total}", note))
-    return numbers
+    return [ShownNumber(*(worded(text, record.dimension) for text in number)) for number in numbers]
 
 
 SIZES = {"two-sided": "larger", "equal-tailed": "larger", "greater": "higher", "less": "lower"}
@@ -224,10 +224,11 @@ def context_text(record: ResultRecord) -> str:
     context = record.context
     if context is None or context.standard_deviations is None:
         return ""
-    if context.share is None:
-        return "It cannot be compared with regions of the same shape elsewhere in the image: there is no room for them."
-    share = share_text(context.share, context.placements)
-    return f"It is {SIZES[record.alternative]} than the difference of {share} {PLACES} (descriptive)."
+    said = f"It cannot be compared with {PLACES}: there is no room for them."
+    if context.share is not None:
+        share = share_text(context.share, context.placements)
+        said = f"It is {SIZES[record.alternative]} than the difference of {share} {PLACES} (descriptive)."
+    return worded(said, record.dimension)
 
 
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
@@ -274,7 +275,7 @@ def verdict_text(record: ResultRecord, alpha: float) -> str:
 
     doubt = record.noise_doubt or ""
     said = f" {doubt[0].upper()}{doubt[1:]}" if doubt.startswith(NO_NOISE) else ""
-    return f"{_verdict(record, alpha)}{said}"
+    return worded(f"{_verdict(record, alpha)}{said}", record.dimension)
 
 
 def _verdict(record: ResultRecord, alpha: float) -> str:
@@ -358,7 +359,7 @@ def difference_text(record: ResultRecord) -> str:
     ends = f"{interval_name(interval.confidence_level)} {interval.low:.3g} to {interval.high:.3g}"
     if record.is_of_counts:
         return f"Estimated ratio of the mean rates inside and outside {estimate}, {ends}."
-    return f"Estimated difference {estimate}, {ends}, in units of the pixel values."
+    return worded(f"Estimated difference {estimate}, {ends}, in units of the pixel values.", record.dimension)
 
 
 def same_verdict_text(same: SameVerdict) -> str:
@@ -393,12 +394,12 @@ def same_verdict_text(same: SameVerdict) -> str:
 def majority_text(record: ResultRecord) -> str:
     """Return how many pixels were chosen in most of several draws, for the title of a picture."""
     pixels = 0 if record.draws is None else record.draws["majority_pixels"]
-    return f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws"
+    return worded(f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws", record.dimension)
 
 
 def region_text(record: ResultRecord) -> str:
     """Return the size of the compared part: "35 of 256 pixels"."""
-    return f"{record.part_pixels:,} of {record.seen_pixels:,} pixels"
+    return worded(f"{record.part_pixels:,} of {record.seen_pixels:,} pixels", record.dimension)
 
 
 def short_verdict(rejected: bool | None, alpha: float) -> str:

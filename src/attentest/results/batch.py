@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import confidence, level, whole_number
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.files import as_path
 from attentest.presentation.figure import axes_or_new, shown_figure
 from attentest.presentation.many_results_figure import contact_sheet, draw_pvalues
@@ -92,8 +92,8 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
     def _repr_html_(self) -> str:
         method = self._adjustment or ("by" if self._known.share_a_reference else "bh")
         notes = self.summary().split("\n") if self._results else []
-        rows = self._rows(first=MOST_ROWS)
-        return results_html(repr(self), rows, len(self), of=self._of, method=method, notes=notes)
+        rows, total, axes = self._rows(first=MOST_ROWS), len(self), self._dimension
+        return results_html(repr(self), rows, total, of=self._of, method=method, notes=notes, dimension=axes)
 
     @property
     def names(self) -> tuple[object, ...]:
@@ -222,7 +222,8 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
         """
         self._check_any()
         axes, tested = axes_or_new(ax, 5.0, 4.0), self.tested
-        draw_pvalues(axes, tested.pvalues, tested.naive_pvalues, tested.adjusted_pvalues("bh"), level(alpha))
+        adjusted, of = tested.adjusted_pvalues("bh"), worded(self._of, self._dimension)
+        draw_pvalues(axes, tested.pvalues, tested.naive_pvalues, adjusted, level(alpha), of)
         return axes
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
@@ -361,7 +362,7 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
         """Return a summary of the results at a significance level, in words."""
         failed = len(self.failures)
         note = f"\n{failed} more could not be tested" if failed else ""
-        return summary_text(self._known, level(alpha)) + note
+        return worded(summary_text(self._known, level(alpha)), self._dimension) + note
 
     def advice(self, alpha: float) -> str:
         """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
@@ -388,6 +389,11 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
             certified=[result.certificate is not None for result in self._results],
             references=[result.settings.get("noisy_reference") for result in self._results],
         )
+
+    @property
+    def _dimension(self) -> int:
+        """Number of axes of what was tested."""
+        return self._results[0].dimension if self._results else 2
 
     @property
     def _every(self) -> list[tuple[object, AttentionTestResult | FailedImage]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import confidence, level
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.presentation.words import summary_text
 from attentest.record import ResultRecord
 from attentest.results.batch import Results
@@ -69,7 +69,7 @@ class ComponentResults(Results):
 
     @property
     def _images(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
-        return [("the image", list(self))]
+        return [(worded("the image", self._dimension), list(self))]
 
     @property
     def labels(self) -> NDArray[np.int32]:

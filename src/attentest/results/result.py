@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
 from attentest.contrast.context import ComparedRegion, Context
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.presentation.figure import axes_or_new, checked_axes, checked_width, fitting_size, shown_figure
 from attentest.presentation.notebook import result_html
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_name
@@ -309,13 +309,14 @@ class AttentionTestResult(ResultNumbers):
         if randomised and ax is None:
             beside = shown_figure(6.4, 3.9).add_subplot(1, 2, 2)
             draw_seen(beside, picture, outline_width=1.6)
-            beside.set_xlabel(seen_name(self.is_of_counts))
+            beside.set_xlabel(seen_name(self.is_of_counts, self.dimension))
             ax = beside.figure.add_subplot(1, 2, 1)
         axes = axes_or_new(ax, 3.2, 3.2)
         draw_overlay(axes, picture)
         axes.set_title(title, parse_math=False)
         if randomised:
-            label = f"image; region of {'part of the counts' if self.is_of_counts else 'image plus noise'}"
+            seen = "part of the counts" if self.is_of_counts else "image plus noise"
+            label = worded(f"image; region of {seen}", self.dimension)
             axes.set_xlabel(label, size=fitting_size(axes, len(label), 10.0))
         return axes
 
@@ -333,10 +334,11 @@ class AttentionTestResult(ResultNumbers):
 
     def __repr__(self) -> str:
         certified = "" if self.certificate is None else f"certified p {self.certificate.pvalue:.6g}, "
-        return (
+        shown = (
             f"AttentionTestResult(statistic={self.statistic:.4g}, pvalue={self.pvalue_text(6)}, {certified}"
             f"naive_pvalue={self.naive_pvalue:.3g}, region of {int(self.part.sum())} of {int(self.seen.sum())} pixels)"
         )
+        return worded(shown, self.dimension)
 
     def _repr_html_(self) -> str:
         return result_html(self.picture())

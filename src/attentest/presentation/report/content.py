@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from attentest.errors import counted
+from attentest.errors import counted, worded
 from attentest.noise.model import recorded_sentence
 from attentest.presentation.footnotes import COUNTS, row_notes, selection_notes
 from attentest.presentation.report.tested_batch import TestedBatch
@@ -14,7 +14,7 @@ from attentest.presentation.rows import COLUMNS, pvalues_of, with_adjusted
 from attentest.presentation.sensitivity import recorded_sensitivity
 from attentest.presentation.words import METHOD_NAMES, VERDICTS, number_text, result_numbers, verdict_text, with_sign
 from attentest.progress import Progress
-from attentest.record import ResultRecord, json_ready, map_kind, map_title
+from attentest.record import ResultRecord, dimension_of, json_ready, map_kind, map_title
 from attentest.statistics.multiple_testing import Adjustment
 
 Draw: TypeAlias = Callable[[int, int | None, ResultRecord], Mapping[str, bytes]]
@@ -110,7 +110,8 @@ def report_content(
         records, sensitivity = batch.line(place)
         record = records[0 if part is None else part - 1]
         total = len(tested) if part is None else len(batch.rows[place])
-        detail = _detail(record, sensitivity, alpha) | {"adjusted": _adjusted_text(results[number], total)}
+        adjusted_text = worded(_adjusted_text(results[number], total), record.dimension)
+        detail = _detail(record, sensitivity, alpha) | {"adjusted": adjusted_text}
         results[number]["detail"] = detail if draw is None else detail | {"pictures": draw(place, part, record)}
     tell(len(smallest), len(smallest))
     images = {places[number] for number in tested}
@@ -127,14 +128,16 @@ def report_content(
     method = METHOD_OF_COUNTS if counted_pixels else METHOD
     equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
     together = [TOGETHER] if components and searched is not None else []
+    dimension = dimension_of(settings)
     noises = {name: batch.origin[name] for name in ("noise", "reference_noise")}
     return {
         **batch.origin,
-        **{name: None if noise is None else recorded_sentence(noise) for name, noise in noises.items()},
+        **{name: noise and worded(recorded_sentence(noise), dimension) for name, noise in noises.items()},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "alpha": alpha,
         "counts": counts,
-        "summary": summary_sentences(counts, alpha, map_kind(settings)),
+        "summary": [worded(said, dimension) for said in summary_sentences(counts, alpha, map_kind(settings))],
+        "dimension": dimension,
         "results": results,
         "in_detail": smallest,
         "map_kind": map_kind(settings),
@@ -191,7 +194,7 @@ def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: flo
     detail: dict[str, Any] = {
         "verdict": verdict_text(record, alpha),
         "numbers": [number._asdict() for number in result_numbers(record)],
-        "noise": recorded_sentence(record.settings["noise"]),
+        "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
         "sensitivity": None,
     }
     # Of several draws, the record has not what each would be with other noise, and counts have no noise model.
@@ -201,10 +204,10 @@ def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: flo
     return detail
 
 
-def _adjusted_text(result: Mapping[str, Any], total: int) -> str | None:
-    """Return the verdicts after adjustment; None where there is one hypothesis only."""
+def _adjusted_text(result: Mapping[str, Any], total: int) -> str:
+    """Return the verdicts after adjustment; none where there is one hypothesis only."""
     if total < 2:
-        return None
+        return ""
     of = "components of this region" if "component" in result else "tested images"
     texts = [
         f"{verdict} by {METHOD_NAMES[method]} (p {with_sign(number_text(result[f'pvalue_{method}']))})"

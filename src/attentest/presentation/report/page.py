@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from attentest.errors import worded
 from attentest.files import check_output_path, write_complete
 from attentest.markup import page_from, plain, png_file, required
 from attentest.presentation.figure import new_figure
@@ -113,7 +114,8 @@ def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress
         methods=[name for name in METHOD_NAMES if name in content["counts"]["adjusted"]],
         with_intervals=content["settings"].get("confidence_level") is not None,
         headings=HEADINGS,
-        seen=seen_name(content["counts_tested"]).capitalize(),
+        seen=seen_name(content["counts_tested"], content["dimension"]).capitalize(),
+        worded=lambda text: worded(text, content["dimension"]),
         method_names=METHOD_NAMES,
         marks=footnote_marks(result["footnotes"] for result in content["results"]),
         style=style,
