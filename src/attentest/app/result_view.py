@@ -25,6 +25,7 @@ from attentest.presentation.picture import (
     draw_overlay,
     draw_seen,
     eight_bits,
+    label_axes,
     outline_pixels,
     resized,
     seen_name,
@@ -193,12 +194,17 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
 
 def _panels(picture: Picture, dark: bool) -> list[tuple[bytes, str]]:
     """Return the pictures as PNG files, with their captions."""
-    height, width = picture.region.shape
+    height, width = (3, 4) if picture.region.ndim == 1 else picture.on_plane().region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
     share = "half of p" if picture.record.alternative == "equal-tailed" else "p"
 
     def draw_attention(axes: Axes) -> None:
         axes.figure.colorbar(draw_map(axes, picture), ax=axes).ax.tick_params(labelsize=8)
+
+    def draw_image(axes: Axes) -> None:
+        draw_overlay(axes, picture)
+        if picture.region.ndim != 2:
+            label_axes(axes, picture, 8.0)
 
     def drawn(draw: Callable[[Axes], None], width: float, height: float) -> bytes:
         from matplotlib import rc_context
@@ -217,7 +223,7 @@ def _panels(picture: Picture, dark: bool) -> list[tuple[bytes, str]]:
         seen.append((drawn(lambda axes: draw_seen(axes, picture), 1.0, tall), name))
     return [
         (
-            drawn(lambda axes: draw_overlay(axes, picture), 1.0, tall),
+            drawn(draw_image, 1.0, tall),
             worded("The image and the outline of the region", picture.record.dimension),
         ),
         *seen,

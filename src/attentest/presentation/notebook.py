@@ -28,6 +28,7 @@ PICTURE_SIDE = 176
 
 def result_html(picture: Picture) -> str:
     """Return one result as HTML: the verdict in words, the numbers, the image with its region, and what was seen."""
+    picture = picture.on_plane()
     record = picture.record
     defined = {number.name: f"{number.text} ({number.note})" for number in result_numbers(record)} | {
         "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),

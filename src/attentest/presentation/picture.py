@@ -6,7 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import worded
-from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR
+from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR, fitting_size, width_of
+from attentest.presentation.plane import Plane, channels_of, extremes, lanes
 from attentest.record import ResultRecord
 
 if TYPE_CHECKING:
@@ -32,15 +33,17 @@ class Picture:
     record
         The numbers.
     image : (H, W) or (H, W, C)
-        The tested image.
-    attention : (H, W)
+        The tested image; a signal is (T,) or (C, T), a volume (D, H, W) or (C, D, H, W).
+    attention : (*axes)
         The attention map, from 0 to 1.
-    region, part : (H, W) bool
+    region, part : (*axes) bool
         The attention region, and the part of it that was compared.
-    randomised_image : (H, W) or (H, W, C)
+    randomised_image : as the image
         What the model saw, and chose the region on, if that was the image plus noise.
     title
         Name of the image.
+    caption
+        Which slices of a volume are shown.
     """
 
     record: ResultRecord
@@ -50,6 +53,22 @@ class Picture:
     part: NDArray[np.bool_]
     randomised_image: NDArray[Any] | None = None
     title: str = ""
+    caption: str = ""
+
+    def on_plane(self) -> Picture:
+        """Return the picture of an image that shows this one: traces of a signal, or slices of a volume."""
+        if self.region.ndim == 2:
+            return self
+        plane, seen = Plane.through(self.part, self.image), self.randomised_image
+        return replace(
+            self,
+            image=plane.image(self.image),
+            attention=plane.values(self.attention),
+            region=plane.values(self.region),
+            part=plane.values(self.part),
+            randomised_image=None if seen is None else plane.image(seen),
+            caption=plane.caption,
+        )
 
 
 def seen_name(counts: bool, dimension: int) -> str:
@@ -75,19 +94,29 @@ CLIPPED = 0.5
 def draw_overlay(axes: Axes, picture: Picture, *, outline_width: float = 1.6) -> None:
     """Draw the tested image, grey ones with the attention over them, and the outline of the region.
 
-    A colour image is shown without: the colours of the map would be taken for its own.
+    A colour image is shown without: the colours of the map would be taken for its own. The traces of a signal are drawn
+    over its attention.
     """
+    if picture.region.ndim == 1:
+        draw_map(axes, picture, outline_width=outline_width, alpha=_opacity(picture.attention[None]))
+        _draw_traces(axes, picture.image)
+        return
+    picture = picture.on_plane()
     shown = displayed(picture.image)
     if shown.ndim == 2:
         axes.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        opacity = MOST_OPAQUE * np.clip(picture.attention, 0.0, 1.0)
-        draw_map(axes, picture, outline_width=outline_width, alpha=opacity)
+        draw_map(axes, picture, outline_width=outline_width, alpha=_opacity(picture.attention))
     else:
         _draw_outlined(axes, picture, shown, outline_width)
 
 
 def draw_seen(axes: Axes, picture: Picture, *, outline_width: float = 0.9) -> None:
     """Draw the randomised image, which must be there, with the outline of the region that was chosen on it."""
+    if picture.region.ndim == 1:
+        _draw_outlined(axes, picture, np.zeros_like(picture.attention), outline_width, alpha=0.0)
+        _draw_traces(axes, np.asarray(picture.randomised_image))
+        return
+    picture = picture.on_plane()
     _draw_outlined(axes, picture, displayed(np.asarray(picture.randomised_image)), outline_width)
 
 
@@ -96,20 +125,72 @@ def draw_map(axes: Axes, picture: Picture, *, outline_width: float = 0.9, alpha:
 
     ``alpha`` is the opacity of the map.
     """
+    if picture.region.ndim == 3:
+        picture = picture.on_plane()
     return _draw_outlined(axes, picture, picture.attention, outline_width, cmap=MAP_COLOURS, alpha=alpha)
+
+
+def _opacity(attention: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the opacity of the overlay where there is so much attention."""
+    return np.asarray(MOST_OPAQUE * np.clip(np.nan_to_num(attention), 0.0, 1.0))
+
+
+FEW, NARROWEST_NAMED = 3, 40.0
+"""Up to so many channels have their ranges beside their numbers; axes of less than so many mm have neither."""
+
+MOST_POINTS = 2000
+"""A longer trace is drawn by its extremes in half as many columns."""
+
+
+def _draw_traces(axes: Axes, signal: NDArray[Any]) -> None:
+    """Draw the channels of a signal (T,) or (C, T) below each other, each with its number and its range."""
+    import matplotlib as mpl
+
+    channels, length, size = channels_of(signal), signal.shape[-1], fitting_size(axes, 60, 7.0)
+    for number, (heights, values) in enumerate(zip(lanes(channels), channels, strict=True)):
+        places = np.arange(length, dtype=np.float64)
+        if length > MOST_POINTS:
+            heights = np.stack(extremes(heights, MOST_POINTS // 2), axis=1).ravel()
+            places = (np.arange(MOST_POINTS) + 0.5) * length / MOST_POINTS - 0.5
+        axes.plot(places, heights - 0.5, color=mpl.rcParams["text.color"], lw=0.7)
+        text = [str(number)] * (len(channels) > 1) + [f"{values.min():.3g} to {values.max():.3g}"] * (
+            len(channels) <= FEW
+        )
+        at, box = (
+            (number + 0.04) / len(channels) - 0.5,
+            {"color": mpl.rcParams["axes.facecolor"], "alpha": 0.7, "pad": 0.4},
+        )
+        if width_of(axes) > NARROWEST_NAMED:
+            axes.text(0.006, at, ": ".join(text), size=size, va="top", transform=axes.get_yaxis_transform(), bbox=box)
+
+
+def label_axes(axes: Axes, picture: Picture, size: float) -> None:
+    """Number the samples of a signal below it, or say which slices of a volume are shown; size in points."""
+    from matplotlib.ticker import AutoLocator
+
+    text = picture.on_plane().caption
+    if picture.region.ndim == 1:
+        axes.xaxis.set_major_locator(AutoLocator())
+        axes.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
+        text = worded("pixel", 1)
+    axes.set_xlabel(text, size=fitting_size(axes, max(map(len, text.split("\n"))), size), labelpad=1.5)
 
 
 def _draw_outlined(
     axes: Axes, picture: Picture, values: NDArray[Any], outline_width: float, *, cmap: str = "gray", alpha: Any = None
 ) -> AxesImage:
-    """Draw values (H, W) or (H, W, 3) from 0 to 1, and the outline of the compared part.
+    """Draw values (H, W) or (H, W, 3) from 0 to 1, or those of a signal (T,), and the outline of the compared part.
 
     That of the rest of the region is thinner and grey.
     """
+    signal = values.ndim == 1
+    part, region, values = (np.atleast_2d(array) for array in (picture.part, picture.region, values))
     shown = axes.imshow(values, cmap=cmap, vmin=0, vmax=1, alpha=alpha, interpolation="nearest")
-    if not np.array_equal(picture.part, picture.region):
-        draw_outline(axes, picture.region & ~picture.part, OTHER_COLOUR, width=outline_width / 2)
-    draw_outline(axes, picture.part, width=outline_width)
+    if signal:
+        axes.set_aspect("auto")
+    if not np.array_equal(part, region):
+        draw_outline(axes, region & ~part, OTHER_COLOUR, width=outline_width / 2)
+    draw_outline(axes, part, width=outline_width)
     axes.set(xticks=[], yticks=[])
     return shown
 
@@ -130,14 +211,18 @@ def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COL
 
 
 def displayed(image: NDArray[Any]) -> NDArray[np.float64]:
-    """Return an image (H, W), (H, W, 1) or (H, W, C) with values from 0 to 1: grey, or the first three channels."""
+    """Return an image (H, W), (H, W, 1) or (H, W, C) with values from 0 to 1: grey, or the first three channels.
+
+    NaN, where there is nothing, becomes 1.
+    """
     values = np.asarray(image, dtype=np.float64)
     if values.ndim == 3 and values.shape[2] != 3:
         values = values[..., :3] if values.shape[2] > 3 else values.mean(axis=2)
-    low, high = np.percentile(values, [CLIPPED, 100 - CLIPPED])
+    shown = values[np.isfinite(values)]
+    low, high = np.percentile(shown, [CLIPPED, 100 - CLIPPED])
     if high <= low:
-        low, high = float(values.min()), float(values.max())
-    return np.asarray(np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0))
+        low, high = float(shown.min()), float(shown.max())
+    return np.asarray(np.nan_to_num(np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0), nan=1.0))
 
 
 VIRIDIS = (
@@ -173,7 +258,7 @@ def overlay_pixels(
     """
     shown = image if image.ndim == 3 else np.stack([image] * 3, axis=2)
     if attention is not None and image.ndim == 2:
-        opacity = MOST_OPAQUE * np.clip(attention, 0.0, 1.0)[..., None]
+        opacity = _opacity(attention)[..., None]
         shown = np.rint((1 - opacity) * shown + opacity * map_pixels(attention)).astype(np.uint8)
     pixels: NDArray[np.uint8] = resized(shown, side)
     thin = max(1, side // 200)
@@ -184,10 +269,10 @@ def overlay_pixels(
 
 
 def map_pixels(attention: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return the colours (H, W, 3) of an attention map (H, W)."""
+    """Return the colours (H, W, 3) of an attention map (H, W); NaN, where there is nothing, is white."""
     steps = np.linspace(0.0, 1.0, len(ATTENTION_COLOURS))
     channels = [np.rint(np.interp(attention, steps, channel)) for channel in ATTENTION_COLOURS.T]
-    return np.stack(channels, axis=-1).astype(np.uint8)
+    return np.asarray(np.nan_to_num(np.stack(channels, axis=-1), nan=255.0), dtype=np.uint8)
 
 
 def outline_pixels(pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickness: int, rim: int = 0) -> None:
@@ -277,7 +362,15 @@ class SmallPicture:
         parts: Sequence[NDArray[np.bool_]],
         randomised_image: NDArray[np.float64] | None = None,
     ) -> SmallPicture:
-        """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen."""
+        """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen.
+
+        Of a signal or a volume it is that of its plane, in which there is no attention where there is nothing.
+        """
+        if attention.ndim != 2:
+            plane = Plane.through(np.any(parts, axis=0), image)
+            image, attention = plane.image(image), np.nan_to_num(plane.values(attention))
+            parts = [plane.values(part) for part in parts]
+            randomised_image = None if randomised_image is None else plane.image(randomised_image)
         numbers = np.zeros(attention.shape, dtype=np.uint16)
         for number, part in enumerate(parts[:MOST_PARTS], start=1):
             numbers[part] = number

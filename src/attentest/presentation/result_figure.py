@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +33,8 @@ from attentest.presentation.figure import (
     wrapped,
 )
 from attentest.presentation.footnotes import contradiction_text
-from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, seen_lines
+from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, label_axes, seen_lines
+from attentest.presentation.plane import channels_of
 from attentest.presentation.words import (
     difference_text,
     interval_name,
@@ -308,16 +310,24 @@ def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
     two, titles = LINE * size * 2 + 3, _title(picture.record, alpha, letters_across(across, size)).count("\n") + 1
     above_density = LINE * size * titles + 3
     top, tall = 7 + (two if narrow else max(two, above_density)), 1.15 * side if narrow else across
-    places = [(4 + (side + 6) * place, top) for place in range(2 if narrow else pictures)]
-    below = top + side + 9
-    if narrow and pictures == 3:  # the map by itself, in the middle
-        places.append(((width - side) / 2, below - 9 + two))
-        below += side + two
+    if picture.region.ndim == 1:  # traces above each other, and the map as a strip below them
+        long = width - 8 if narrow else pictures * (side + 6) - 6
+        trace = max(26.0, 4.0 * len(channels_of(picture.image)))
+        places = [(4.0, top + (trace + 8 + two) * place, long, trace) for place in range(pictures - 1)]
+        strip = top + (trace + 8 + two) * (pictures - 1) - two + LINE * size + 3
+        places.append((4.0, strip, long, 6.0))
+        below = strip + 15
+    else:
+        places = [(4 + (side + 6) * place, top, side, side) for place in range(2 if narrow else pictures)]
+        below = top + side + 9
+        if narrow and pictures == 3:  # the map by itself, in the middle
+            places.append(((width - side) / 2, below - 9 + two, side, side))
+            below += side + two
     density = (5.0, below + above_density) if narrow else (width - 5 - across, top)
     return Layout(
         width=width,
-        panels=[*((left, y, side, side) for left, y in places), (*density, across, tall)],
-        above_words=density[1] + tall + 11,
+        panels=[*places, (*density, across, tall)],
+        above_words=max(below, density[1] + tall + 11),
         lines=wrapped(_words(picture.record, alpha), letters_in_line(width, size)).count("\n") + 1,
         size=size,
     )
@@ -377,6 +387,8 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
         panel.set_title("\n".join(wrapped(line, letters_across(width_of(panel), size)) for line in lines), size=size)
 
     draw_overlay(image_axes, picture)
+    if picture.region.ndim != 2:
+        label_axes(image_axes, picture, size)
     shown_region = worded(f"image and region:\n{region_text(record)}", record.dimension)
     title(image_axes, shown_region if record.draws is None else majority_text(record))
     for panel in seen_axes:
@@ -384,7 +396,9 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
         title(panel, seen_lines(picture))
     shown = draw_map(map_axes, picture)
     title(map_axes, map_title(record.settings))
-    scale = map_axes.inset_axes((0.0, -0.06, 1.0, 0.03))
+    box = map_axes.get_window_extent()
+    flat = math.sqrt(box.width / box.height) if picture.region.ndim == 1 else 1.0  # a strip has little height
+    scale = map_axes.inset_axes((0.0, -0.06 * flat, 1.0, 0.03 * flat))
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, record, size=size)

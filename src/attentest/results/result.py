@@ -14,7 +14,7 @@ from attentest.contrast.context import ComparedRegion, Context
 from attentest.errors import InputError, worded
 from attentest.presentation.figure import axes_or_new, checked_axes, checked_width, fitting_size, shown_figure
 from attentest.presentation.notebook import result_html
-from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_name
+from attentest.presentation.picture import Picture, draw_overlay, draw_seen, label_axes, seen_name
 from attentest.presentation.result_figure import draw_density, draw_panels, draw_row, panel_count, result_layout
 from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
 from attentest.presentation.words import pvalue_text, verdict_text
@@ -313,6 +313,8 @@ class AttentionTestResult(ResultNumbers):
             ax = beside.figure.add_subplot(1, 2, 1)
         axes = axes_or_new(ax, 3.2, 3.2)
         draw_overlay(axes, picture)
+        if picture.region.ndim != 2:
+            label_axes(axes, picture, 9.0)
         axes.set_title(title, parse_math=False)
         if randomised:
             seen = "part of the counts" if self.is_of_counts else "image plus noise"

@@ -1,0 +1,144 @@
+"""Signals and volumes on a plane: traces, and slices through the region, so that every picture is one of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TILES = 4
+"""Slices through the region in the strip below the three slices that cross in it."""
+
+LEAST_SIDE = 240
+"""Small volumes are enlarged by a whole factor to at least so many pixels, so that the strip can be seen."""
+
+TRACE_WIDTH, LANE, LEAST_HEIGHT = 512, 36, 144
+"""Pixels of a picture of traces: its width, the height of each channel, and its least height."""
+
+MOST_CHANNELS = 12
+"""Channels that are drawn, the first ones: as many as an ECG has."""
+
+FINE = 4
+"""Points at which a trace is drawn in each column of pixels, at least."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plane:
+    """Where the values of a signal or a volume are on a picture.
+
+    Parameters
+    ----------
+    axes
+        The sides of the signal or the volume.
+    places : (h, w) int64
+        The place of each pixel of the picture among the values, counted in their order; -1 where there is none.
+    caption
+        Which slices of a volume these are; empty of a signal.
+    """
+
+    axes: tuple[int, ...]
+    places: NDArray[np.int64]
+    caption: str = ""
+
+    @classmethod
+    def through(cls, region: NDArray[np.bool_], image: NDArray[Any]) -> Plane:
+        """Return the plane of a signal's traces, or of slices of a volume through the centre of its region (*axes)."""
+        if region.ndim == 1:
+            height = max(LEAST_HEIGHT, LANE * len(channels_of(image)))
+            return cls(axes=region.shape, places=np.tile(_nearest(region.size, TRACE_WIDTH), (height, 1)))
+        return _slices(region)
+
+    def values(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return a map or a mask (*axes) on the plane, (h, w): NaN, or False, where there is nothing."""
+        nothing = np.False_ if array.dtype == np.bool_ else np.nan
+        return np.where(self.places < 0, nothing, array.reshape(-1)[self.places])
+
+    def image(self, image: NDArray[Any]) -> NDArray[np.float64]:
+        """Return a signal (T,) or (C, T) as traces (h, w); a volume (D, H, W) as (h, w), with channels as (h, w, C)."""
+        if len(self.axes) == 1:
+            return _traces(channels_of(image), self.places.shape)
+        if image.ndim == 3:
+            return np.asarray(self.values(np.asarray(image, dtype=np.float64)))
+        return np.stack([self.values(np.asarray(channel, dtype=np.float64)) for channel in image], axis=-1)
+
+
+def channels_of(signal: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the channels (c, T) of a signal that are drawn."""
+    return np.atleast_2d(np.asarray(signal, dtype=np.float64))[:MOST_CHANNELS]
+
+
+def lanes(channels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the heights (c, T) of channels drawn below each other, from 0 at the top to 1, each in its own range."""
+    low, high = channels.min(axis=1, keepdims=True), channels.max(axis=1, keepdims=True)
+    share = np.where(high > low, (channels - low) / np.where(high > low, high - low, 1.0), 0.5)
+    return np.asarray((np.arange(len(channels))[:, None] + 0.94 - 0.88 * share) / len(channels))
+
+
+def extremes(heights: NDArray[np.float64], columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and the greatest height (columns,) of a line through points (T,) in each of so many columns."""
+    count = columns * max(FINE, -(-2 * heights.size // columns))
+    line = np.interp((np.arange(count) + 0.5) * heights.size / count - 0.5, np.arange(heights.size), heights)
+    each = line.reshape(columns, -1)
+    return each.min(axis=1), each.max(axis=1)
+
+
+def _traces(channels: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return traces of channels (c, T), 0 on 1, as a picture (h, w)."""
+    height, width = shape
+    picture, rows = np.ones(shape), np.arange(height)[:, None]
+    for heights in lanes(channels):
+        low, high = (ends * height for ends in extremes(heights, width))
+        low, high = np.minimum(low, np.roll(high, 1)), high  # columns beside each other are joined
+        low[0] = min(low[0], high[0])
+        picture[(rows >= np.floor(low)) & (rows <= np.floor(np.maximum(high, low)))] = 0.0
+    return picture
+
+
+def _slices(region: NDArray[np.bool_]) -> Plane:
+    """Return three slices that cross in the centre of a region (D, H, W), and a strip of slices through it."""
+    depth, height, width = region.shape
+    slices = np.flatnonzero(region.any(axis=(1, 2)))
+    if not slices.size:
+        slices = np.array([depth // 2])
+    z = _middle(region.sum(axis=(1, 2)))
+    y = _middle(region[z].sum(axis=1))
+    x = _middle(region[z, y])
+    factor = max(1, -(-LEAST_SIDE // (depth + max(height, width))))
+    every, rows, columns = (np.repeat(np.arange(side), factor) for side in region.shape)
+    gap = max(2, factor * (depth + width) // 40)
+
+    def places(at: Any, down: Any, right: Any) -> NDArray[np.int64]:
+        return np.asarray((at * height + down) * width + right)
+
+    front = places(z, rows[:, None], columns)
+    side = places(every, rows[:, None], x)
+    top = places(every[:, None], y, columns)
+    whole = front.shape[1] + gap + side.shape[1]
+    tile = max(1, (whole - (TILES - 1) * gap) // TILES)
+    down, right = _nearest(height, max(1, round(tile * height / width))), _nearest(width, tile)
+    shown = slices[np.unique(np.linspace(0, slices.size - 1, min(TILES, slices.size)).round().astype(np.int64))]
+    strip = [places(number, down[:, None], right) for number in shown]
+    blocks = [[front, side], [top], strip]
+    high = sum(row[0].shape[0] for row in blocks) + gap * (len(blocks) - 1)
+    canvas, start = np.full((high, max(whole, tile * TILES + gap * (TILES - 1))), -1, dtype=np.int64), 0
+    for row in blocks:
+        left = 0
+        for block in row:
+            canvas[start : start + block.shape[0], left : left + block.shape[1]] = block
+            left += block.shape[1] + gap
+        start += row[0].shape[0] + gap
+    caption = f"slice {z}, column {x}, row {y};\nstrip: slices {', '.join(map(str, shown))}"
+    return Plane(axes=region.shape, places=canvas, caption=caption)
+
+
+def _middle(counts: NDArray[Any]) -> int:
+    """Return the place at which half of the counts (n,) is reached; the middle if there are none."""
+    reached = np.cumsum(counts)
+    return int(np.searchsorted(reached, reached[-1] / 2)) if reached[-1] else len(counts) // 2
+
+
+def _nearest(length: int, count: int) -> NDArray[np.int64]:
+    """Return the place in a range of a length that is nearest to each of so many evenly spaced pixels."""
+    return np.asarray((2 * np.arange(count) + 1) * length // (2 * count))
