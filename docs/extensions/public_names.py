@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,16 @@ def defining_modules(module: ModuleType) -> dict[str, str]:
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
+def escaped(line: str) -> str:
+    """Return a line of a docstring in which the stars of shapes such as (C, *axes) begin no emphasis."""
+    return re.sub(r"(?<=[( ])\*(?=\w+[),])", r"\\*", line)
+
+
+def escape_docstring(app: Sphinx, kind: str, name: str, value: object, options: Any, lines: list[str]) -> None:
+    """Escape the shapes of a docstring."""
+    lines[:] = map(escaped, lines)
+
+
 def data_lines(module: ModuleType, name: str, value: Any) -> Iterator[str]:
     """Yield the description of a constant or a type alias, with the docstring below its definition."""
     defined_in = defining_modules(module).get(name, module.__name__)
@@ -33,7 +44,7 @@ def data_lines(module: ModuleType, name: str, value: Any) -> Iterator[str]:
         yield f"   :value: {value!r}"
     yield ""
     for line in comments.get(("", name), ["A type, for annotations.", ""]):
-        yield f"   {line}"
+        yield f"   {escaped(line)}"
 
 
 def lines(module: ModuleType, left_out: set[str]) -> Iterator[str]:
@@ -44,7 +55,7 @@ def lines(module: ModuleType, left_out: set[str]) -> Iterator[str]:
     yield f".. currentmodule:: {module.__name__}"
     yield ""
     for name in classes:
-        yield from (f".. autoclass:: {name}", "   :members:", "   :inherited-members:", "")
+        yield from (f".. autoclass:: {name}", "   :members:", "   :inherited-members: object, Module", "")
     for name in functions:
         yield from (f".. autofunction:: {name}", "")
     for name, value in public:
@@ -70,4 +81,5 @@ class PublicNames(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directive."""
     app.add_directive("public-names", PublicNames)
+    app.connect("autodoc-process-docstring", escape_docstring, priority=400)  # before its sections are read
     return {"parallel_read_safe": True}
