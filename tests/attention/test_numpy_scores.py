@@ -45,7 +45,7 @@ def test_a_numpy_function_in_float32_gets_a_wider_bar() -> None:
     [
         (lambda: bad(model=numpy_softmax), InputError, "with image_shape, a NumPy or torch function, got function"),
         (
-            lambda: bad(model=numpy_softmax, image_shape=(2, 2)),
+            lambda: bad(model=numpy_softmax, image_shape=(2,)),
             InputError,
             "image_shape must be a tuple .channels, height",
         ),

@@ -86,8 +86,8 @@ def test_colours_become_grey_as_in_pillow_and_noise_stays_that_of_the_colours() 
     assert result.statistic == pytest.approx((eta * COLOUR).sum() / (8.0 * np.sqrt((eta**2).sum())))
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_family_has_the_image_processor_of_transformers(family: Any) -> None:
+@pytest.mark.parametrize("family", [one for one in FAMILIES if one.processor], ids=lambda family: family.name)
+def test_every_family_of_images_has_the_image_processor_of_transformers(family: Any) -> None:
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 
     # Models with registers are saved with the image processor of those without.

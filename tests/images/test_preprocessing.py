@@ -168,8 +168,7 @@ def test_placement_is_where_a_pixel_lands(preprocessing: Preprocessing, scale: t
 def test_identity_map_only_repeats_grey() -> None:
     image = random_images(2, 3, 5, 7)
     plan = identity_map((3, 5, 7), 3)
-    assert plan.rows is None
-    assert plan.columns is None
+    assert plan.axes == (None, None)
     assert torch.equal(plan(image), image)
     assert torch.equal(identity_map((1, 5, 7), 3)(image[:, :1]), image[:, :1].expand(2, 3, 5, 7))
     assert plan.placement == ((1.0, 0.0), (1.0, 0.0))
@@ -189,12 +188,11 @@ def test_levels_only_matter_where_the_model_rescales() -> None:
 
 def test_copies_on_a_device_share_the_plan() -> None:
     plan = CASES[1].plan((3, 33, 57), 3, EIGHT_BITS).to("meta")
-    assert plan.rows is not None
-    assert plan.columns is not None
-    blocks = [block for matrix in (plan.rows, plan.columns) for _, block in matrix.blocks]
+    assert None not in plan.axes
+    blocks = [block for matrix in plan.axes if matrix is not None for _, block in matrix.blocks]
     assert all(t.is_meta for t in (*blocks, plan.gain, plan.shift))
     assert plan(torch.zeros(2, 3, 33, 57, dtype=torch.float64, device="meta")).shape == (2, 3, 20, 20)
-    assert identity_map((3, 5, 7), 3).to("meta").rows is None
+    assert identity_map((3, 5, 7), 3).to("meta").axes == (None, None)
 
 
 def test_with_size_resizes_straight() -> None:
@@ -205,8 +203,8 @@ def test_with_size_resizes_straight() -> None:
 
 def test_a_large_image_that_is_only_cropped_needs_no_large_matrix() -> None:
     plan = Preprocessing(crop=(8, 8)).plan((1, 2**17, 16), 1, None)
-    assert plan.rows is not None
-    assert [tuple(block.shape) for _, block in plan.rows.blocks] == [(8, 8)]
+    assert plan.axes[0] is not None
+    assert [tuple(block.shape) for _, block in plan.axes[0].blocks] == [(8, 8)]
 
 
 @pytest.mark.parametrize(
@@ -215,10 +213,13 @@ def test_a_large_image_that_is_only_cropped_needs_no_large_matrix() -> None:
         ({"resize": 0}, "resize must be at least 1 and at most 16384, got 0"),
         ({"resize": 2**14 + 1}, "resize must be at least 1 and at most 16384, got 16385"),
         ({"resize": True}, "resize must be a whole number, got True"),
-        ({"resize": "224"}, r"resize must be a pair \(height, width\), got '224'"),
-        ({"resize": (1, 2, 3)}, r"resize must be a pair \(height, width\), got \(1, 2, 3\)"),
+        ({"resize": "224"}, r"resize must be a pair \(height, width\), or one or three sides, got '224'"),
+        (
+            {"resize": (1, 2, 3, 4)},
+            r"resize must be a pair \(height, width\), or one or three sides, got \(1, 2, 3, 4\)",
+        ),
         ({"resize": (1.5, 2)}, "the height of resize must be a whole number, got 1.5"),
-        ({"crop": 224}, r"crop must be a pair \(height, width\), got 224"),
+        ({"crop": 224}, r"crop must be a pair \(height, width\), or one or three sides, got 224"),
         ({"crop": (4, -1)}, "the width of crop must be at least 1 and at most 16384, got -1"),
         ({"interpolation": "area"}, "interpolation must be one of nearest, .*got 'area'"),
         ({"interpolation": "lanczos", "antialias": False}, "without antialias must be one of nearest"),
@@ -260,7 +261,7 @@ RESCALED = Preprocessing(rescale=1 / 255)
             "images with 1 channel, but this one has .* 3 channels: convert it to grey first",
         ),
         (Preprocessing(), ((4, 5, 7), 3, None), "images with 1 or 3 channels, but this one has .* 4 channels"),
-        (Preprocessing(), ((5, 7), 3, None), r"must be \(channels, height, width\), got \(5, 7\)"),
+        (Preprocessing(), ((5,), 3, None), r"must be \(channels, height, width\), got \(5,\)"),
         (Preprocessing(), ((1, 0, 7), 3, None), "each size of an image must be at least 1"),
         (Preprocessing(), ((1, 5, 7), 0, None), "the number of channels of the model must be at least 1"),
         (Preprocessing(resize=224), ((1, 2, 999), 1, None), "would be resized to 224 by 111888 pixels"),

@@ -91,7 +91,7 @@ def test_attention_maps(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.REGION_UNITS)
 def test_units_of_regions(name: str) -> None:
-    axis = PatchAxis.of(9, 4, 8.0, 1.0, 0.0, registry.REGION_UNITS.load(name))
+    axis = PatchAxis.of(9, 4, 8.0, 0.0, 1.0, 0.0, registry.REGION_UNITS.load(name))
     assert len(axis.unit) == axis.stop - axis.start == 8
     assert len(axis.cell) == len(axis.matrix) == int(axis.unit.max()) + 1
 

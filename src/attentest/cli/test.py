@@ -50,9 +50,10 @@ class RunOptions:
         default=False,
     )
     connectivity: int | None = option(
-        "For --components: pixels join that share an edge (1), or a corner too (2).",
+        "For --components: pixels join that share an edge (1), or a corner too (2); voxels that share a face (1), an "
+        "edge too (2), or a corner too (3).",
         default=None,
-        limits=(1, 2),
+        limits=(1, 3),
         panel=COMPARED,
         shown_default="1",
     )

@@ -386,12 +386,17 @@ def per_pixel(weights: Weights, channel_weights: NDArray[np.float64], shape: tup
     return weights.reshape(len(weights), -1)
 
 
-def as_connectivity(value: Any, name: str = "connectivity") -> int:
+def as_connectivity(value: Any, name: str = "connectivity", dimension: int = 2) -> int:
     """Return a connectivity: 1 if components are joined by shared edges, 2 if by shared corners as well.
 
-    Voxels are joined by shared faces (1), edges (2) or corners (3), samples of a signal by being neighbours.
+    Voxels are joined by shared faces (1), edges (2) or corners (3), samples of a signal by being neighbours (1).
     """
-    return whole_number(value, f"{name} (1 for shared edges, 2 for shared corners as well)", 1, 3)
+    meanings = {
+        1: "1 for neighbours",
+        2: "1 for shared edges, 2 for shared corners as well",
+        3: "1 for shared faces, 2 for edges, 3 for corners as well",
+    }
+    return whole_number(value, f"{name} ({meanings[dimension]})", 1, dimension)
 
 
 def labelled_components(region: NDArray[np.bool_], connectivity: int) -> tuple[NDArray[np.int32], int]:

@@ -111,7 +111,8 @@ class Filtered:
     def _kernel(self, dimension: int) -> NDArray[np.float64]:
         """Return the kernel for images with so many axes."""
         if dimension not in self._kernels and self._text is not None:
-            self._kernels[dimension] = FILTERS.create(self._text, "kernel", "an array (h, w)", dimension=dimension)
+            axes = {} if dimension == 2 else {"dimension": dimension}  # a filter that was added may be of images alone
+            self._kernels[dimension] = FILTERS.create(self._text, "kernel", "an array (h, w)", **axes)
         if dimension not in self._kernels:
             (own,) = self._kernels
             raise InputError(

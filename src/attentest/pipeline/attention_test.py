@@ -357,7 +357,9 @@ class AttentionTest:
         They are :class:`AttentionTestResult`, or with ``components`` :class:`ComponentResults`. With ``on_error="row"``
         an image that cannot be tested is a :class:`FailedImage` in its place.
         """
-        connectivity = None if components is None else as_connectivity(components, "components")
+        connectivity = (
+            None if components is None else as_connectivity(components, "components", self.pipeline.inputs.dimension)
+        )
         request = Request(decide_at=decide_at, certification=certification, connectivity=connectivity)
         batches_of_results = stream_batches(
             self.pipeline,

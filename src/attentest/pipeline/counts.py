@@ -55,7 +55,8 @@ def law_of_counts(
     masks = [np.asarray(mask, dtype=np.float64) for mask in (inside, outside)]
 
     def sums(planes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        return [np.einsum("k...,k...->k", mask, parts.per_part(planes)) for mask in masks]
+        products = (mask * parts.per_part(planes) for mask in masks)
+        return [product.reshape(len(product), -1).sum(axis=1) for product in products]
 
     held, every = sums(everything - seen), sums(everything)
     pixels = [used.sum() * mask.reshape(len(mask), -1).sum(axis=1) for mask in masks]

@@ -82,7 +82,7 @@ class Request:
     decide_at
         Level at which to decide, if p itself is not needed.
     connectivity
-        1 or 2 to test the connected components of each region; None to test it as a whole.
+        From 1 to the number of axes, to test the connected components of each region; None to test it as a whole.
     certification
         How to certify the results, if they are to be.
     """
@@ -94,8 +94,6 @@ class Request:
     def __post_init__(self) -> None:
         if self.decide_at is not None:
             object.__setattr__(self, "decide_at", strictly_between_0_and_1(self.decide_at, "decide_at"))
-        if self.connectivity is not None:
-            object.__setattr__(self, "connectivity", as_connectivity(self.connectivity))
         if self.certification is not None and not isinstance(self.certification, Certification):
             raise InputError(f"certification must be Certification(draws=99, ...) or None, got {self.certification!r}.")
 
@@ -139,12 +137,13 @@ class Pipeline:
     def settings(self) -> dict[str, Any]:
         """Record of how the test is made, for results, JSON-ready."""
         search = {"search": {"name": "none"}} if self.counts else {}
-        dimension = len(self.scores.image_shape) - 1
-        axes = {} if dimension == 2 else {"dimension": dimension}
+        axes = {} if self.inputs.dimension == 2 else {"dimension": self.inputs.dimension}
         return {**self.definition.describe(), **search, **axes, "model": self.properties.description}
 
     def check(self, request: Request) -> None:
         """Raise an error if the test cannot do what is asked."""
+        if request.connectivity is not None:
+            as_connectivity(request.connectivity, dimension=self.inputs.dimension)
         count = self.definition.draws
         if self.counts and (count > 1 or request.certification is not None):
             raise InputError(

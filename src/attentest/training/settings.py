@@ -84,5 +84,6 @@ class TrainingSettings:
 
     def command(self) -> str:
         """Return the command line that repeats this run."""
-        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(self).items())
+        values = {name: value for name, value in asdict(self).items() if (name, value) != ("axes", 2)}
+        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
         return f"attentest train DIRECTORY {options}"
