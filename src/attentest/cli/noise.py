@@ -285,8 +285,9 @@ def fit(
         described = {"file": str(out), **load_noise(out).describe(), "shape": list(fitted.mean_.shape)}
         print_json({**described, **gains, "degrees_of_freedom": degrees, "objection": objection or None})
         return
-    channels, height, width = fitted.mean_.shape
-    say(f"{counted(fitted.n_images_, 'image')} of {height} x {width} pixels and {counted(channels, 'channel')}")
+    channels, *sides = fitted.mean_.shape
+    size = " x ".join(map(str, sides))
+    say(f"{counted(fitted.n_images_, 'image')} of {size} pixels and {counted(channels, 'channel')}")
     if per_image_gain:
         least, most = fitted.gains_.min(), fitted.gains_.max()
         say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")

@@ -14,7 +14,7 @@ import torch
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, add_values
+from attentest.images.sample import ImageLike, Sample, add_values
 from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
 from attentest.noise.model import complete, described
 from attentest.pipeline.attention_test import AttentionTest
@@ -61,14 +61,12 @@ class ReestimatedNoise:
     seed: tuple[int, ...]
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
-        """Return the noise of an image (C, H, W), estimated from reference images of its own."""
+        """Return the noise of an image (C, *axes), estimated from reference images of its own."""
         digest = hashlib.blake2b(digest_size=16)
         add_values(digest, pixels)
         rng = np.random.default_rng([*self.seed, int.from_bytes(digest.digest())])
         drawn = self.truth.sample(rng, self.images, pixels.size).reshape(self.images, *pixels.shape)
-        # An array of one channel is an image (H, W); of several they come last.
-        channels_last = drawn[:, 0] if pixels.shape[0] == 1 else np.moveaxis(drawn, 1, -1)
-        return as_noise(copy.copy(self.estimator).fit(list(channels_last)))
+        return as_noise(copy.copy(self.estimator).fit([Sample(pixels=image, levels=None) for image in drawn]))
 
     def describe(self) -> dict[str, Any]:
         """Return what is estimated, how and from how many images."""

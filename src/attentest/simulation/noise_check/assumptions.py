@@ -18,10 +18,10 @@ from attentest.simulation.noise_check.measures import (
     GAUSSIAN,
     INDEPENDENCE,
     SCALE,
-    SPREADS,
     STATIONARY,
     Measures,
     correlation_names,
+    spreads,
 )
 from attentest.statistics.multiple_testing import adjusted_pvalues
 
@@ -143,19 +143,18 @@ def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Fin
     measured = float(images.effects[CORRELATION][place])
     expected = float(np.mean([sample.effects[CORRELATION][place] for sample in drawn]))
     lag = correlation_names(images.correlation, len(images.effects[SCALE]))[place]
-    rows, columns = images.correlation.shape
-    sides = region_sides((rows - 1, columns - 1))
+    sides = region_sides([side - 1 for side in images.correlation.shape])
     by_model = mean_deviations(np.mean([sample.correlation for sample in drawn], axis=0), sides)
     ratios = mean_deviations(images.correlation, sides) / np.maximum(by_model, SMALLEST_DEVIATION)
     logs = np.abs(np.log(np.maximum(ratios, 1e-3)))
     worst = int(logs.argmax())
-    side, ratio = sides[worst], float(ratios[worst])
+    region, ratio = " x ".join([str(sides[worst])] * images.correlation.ndim), float(ratios[worst])
     return Finding(
         ratio,
-        f"standard error of a mean of {side} x {side} pixels / model's",
+        f"standard error of a mean of {region} pixels / model's",
         bool(logs[worst] >= np.log(1.05)) or abs(measured - expected) >= 0.05,
         f"The correlation of {lag} is {measured:z.3f}, and {expected:z.3f} by the model; the standard error of a mean "
-        f"of {side} x {side} pixels is {ratio:.3g} times the model's.",
+        f"of {region} pixels is {ratio:.3g} times the model's.",
         f"p-values are too {'small' if ratio > 1 else 'large'}.",
         "Fit a stationary covariance (StationaryCovariance, attentest noise fit --estimator stationary); if this is "
         "one, fit it to more images.",
@@ -163,12 +162,12 @@ def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Fin
 
 
 def _variance_map(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    spread = float(images.effects[STATIONARY][place])
+    spread, where = float(images.effects[STATIONARY][place]), spreads(images.correlation.ndim)[place]
     return Finding(
         spread,
         "standard deviation of the noise level",
         spread >= 0.05,
-        f"Relative to the model, the level of the noise varies by {spread:.1%} {SPREADS[place]} {BEYOND_CHANCE}.",
+        f"Relative to the model, the level of the noise varies by {spread:.1%} {where} {BEYOND_CHANCE}.",
         "p-values are too small where the noise is stronger than the model says, and too large where it is weaker.",
         "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
         "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs.",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft2, next_fast_len, rfft2
+from scipy.fft import irfftn, next_fast_len, rfftn
 
 from attentest.noise.model import FloatArray
+from attentest.noise.stationary import STEPS
 
 NEAR = 3
-"""Largest lag along either side whose correlations are tested one by one; longer ones are averaged in rings."""
+"""Largest lag along each axis whose correlations are tested one by one; longer ones are averaged in rings."""
 
 LONGEST_SHARE = 0.5
-"""Longest lag, as a share of the shorter side: beyond it there are few pairs of pixels."""
+"""Longest lag, as a share of a side: beyond it there are few pairs of pixels."""
 
 
 TRANSFORMED_TOGETHER = 2**16
@@ -24,27 +26,27 @@ would cost more in calls than in computing."""
 
 
 def autocorrelation(fields: FloatArray) -> FloatArray:
-    """Return the correlation of pixels at each lag, averaged over fields (m, H, W) of mean 0.
+    """Return the correlation of pixels at each lag, averaged over fields (m, *axes) of mean 0.
 
     Returns
     -------
-    array of shape (2P+1, 2Q+1)
+    array of shape (2P+1, 2Q+1) for two axes, and so on
         Correlations at lags from -P to P and from -Q to Q, where P and Q are half of the sides; 1 in the middle.
     """
-    height, width = fields.shape[1:]
-    down, across = (max(1, int(LONGEST_SHARE * side)) for side in (height, width))
+    sides, axes = fields.shape[1:], range(1, fields.ndim)
+    reach = [max(1, int(LONGEST_SHARE * side)) for side in sides]
     # Padded with zeros, so that no product of two pixels up to the longest lag wraps around.
-    torus = next_fast_len(height + down, real=True), next_fast_len(width + across, real=True)
-    power = np.zeros((torus[0], torus[1] // 2 + 1))
+    torus = [next_fast_len(side + longest, real=True) for side, longest in zip(sides, reach, strict=True)]
+    power = np.zeros((*torus[:-1], torus[-1] // 2 + 1))
     together = max(1, TRANSFORMED_TOGETHER // power.size)
     for start in range(0, len(fields), together):
-        waves = rfft2(fields[start : start + together], s=torus)
-        power += sum(np.einsum("mij,mij->ij", part, part) for part in (waves.real, waves.imag))
-    sums = np.asarray(irfft2(power, s=torus))
-    lags_down, lags_across = np.arange(-down, down + 1), np.arange(-across, across + 1)
-    pairs = (height - np.abs(lags_down))[:, None] * (width - np.abs(lags_across))
-    covariances = sums[np.ix_(lags_down, lags_across)] / np.maximum(pairs, 1)
-    return np.asarray(covariances / max(float(covariances[down, across]), np.finfo(np.float64).tiny))
+        waves = rfftn(fields[start : start + together], s=torus, axes=axes)
+        power += sum(np.einsum("m...,m...->...", part, part) for part in (waves.real, waves.imag))
+    sums = np.asarray(irfftn(power, s=torus))
+    lags = [np.arange(-longest, longest + 1) for longest in reach]
+    pairs = reduce(np.multiply.outer, [side - np.abs(along) for side, along in zip(sides, lags, strict=True)])
+    covariances = sums[np.ix_(*lags)] / np.maximum(pairs, 1)
+    return np.asarray(covariances / max(float(covariances[tuple(reach)]), np.finfo(np.float64).tiny))
 
 
 def lag_values(correlation: FloatArray) -> FloatArray:
@@ -52,34 +54,41 @@ def lag_values(correlation: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    correlation : (2P+1, 2Q+1)
+    correlation
         As :func:`autocorrelation` returns it.
     """
-    near, rings = _lag_groups(correlation.shape[0] // 2, correlation.shape[1] // 2)
+    near, rings = _lag_groups(*(side // 2 for side in correlation.shape))
     return np.concatenate([correlation[near], [correlation[ring].mean() for ring in rings.values()]])
 
 
 def lag_names(correlation: FloatArray) -> list[str]:
     """Return what each of the values of :func:`lag_values` is about."""
-    middle = correlation.shape[0] // 2, correlation.shape[1] // 2
+    middle = [side // 2 for side in correlation.shape]
     near, rings = _lag_groups(*middle)
     names = []
-    for down, across in (np.argwhere(near) - middle).tolist():
-        rows = [f"{down} row{'s' * (down > 1)}"] if down else []
-        sideways = "" if not down or not across else " to the right" if across > 0 else " to the left"
-        columns = [f"{abs(across)} column{'s' * (abs(across) > 1)}{sideways}"] if across else []
-        names.append(f"{' and '.join([*rows, *columns])} apart")
+    for lags in (np.argwhere(near) - middle).tolist():
+        parts: list[str] = []
+        for lag, (units, _) in zip(lags, STEPS[len(lags)], strict=True):
+            if lag:  # the first of several has no direction, because opposite lags are the same
+                direction = DIRECTIONS[units][lag > 0] if parts else ""
+                parts.append(f"{abs(lag)} {units if abs(lag) > 1 else units[:-1]}{direction}")
+        names.append(f"{' and '.join(parts)} apart")
     return [*names, *rings]
 
 
+DIRECTIONS = {"rows": (" up", " down"), "columns": (" to the left", " to the right")}
+"""Words for negative and positive lags."""
+
+
 @cache
-def _lag_groups(most_down: int, most_across: int) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
-    """Return masks (2P+1, 2Q+1) of the short lags, and of rings of longer ones by their names."""
-    down, across = np.mgrid[-most_down : most_down + 1, -most_across : most_across + 1]
-    once = (down > 0) | ((down == 0) & (across > 0))
-    distance = np.maximum(np.abs(down), np.abs(across))
+def _lag_groups(*reach: int) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """Return masks, of the shape of the correlations, of the short lags, and of rings of longer ones by their names."""
+    sides = [2 * longest + 1 for longest in reach]
+    numbers = np.arange(math.prod(sides)).reshape(sides)
+    once = numbers > numbers.size // 2  # the later ones of each two opposite lags
+    distance = reduce(np.maximum.outer, [np.abs(np.arange(-longest, longest + 1)) for longest in reach])
     rings = {}
-    start, longest = NEAR + 1, max(most_down, most_across)
+    start, longest = NEAR + 1, max(reach)
     while start <= longest:
         end = start + start // 2  # rings that widen with the lag: 4 to 6, 7 to 10, 11 to 16, ...
         rings[f"{start} to {min(end, longest)} pixels apart"] = once & (distance >= start) & (distance <= end)
@@ -87,29 +96,29 @@ def _lag_groups(most_down: int, most_across: int) -> tuple[NDArray[np.bool_], di
     return once & (distance <= NEAR), rings
 
 
-def region_sides(shape: tuple[int, int]) -> list[int]:
-    """Return the sides of square regions for which standard errors are compared: 2, 4, ... up to half of the image."""
+def region_sides(shape: Sequence[int]) -> list[int]:
+    """Return the sides of square regions or cubes for which standard errors are compared: 2, 4, ... up to half."""
     longest = max(1, min(int(LONGEST_SHARE * side) for side in shape))
     return [side for side in (2**power for power in range(1, 20)) if side <= longest] or [longest]
 
 
 def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
-    """Return the standard deviation of the mean over a square region for each side, in units of that of a pixel.
+    """Return the standard deviation of the mean over a region of equal sides, in units of that of a pixel.
 
     The variance of a mean is the average of the correlations over all pairs of pixels in the region.
 
     Parameters
     ----------
-    correlation : (2P+1, 2Q+1)
+    correlation
         As :func:`autocorrelation` returns it.
     sides
-        Sides in pixels, at most P + 1 and Q + 1.
+        Sides in pixels, at most one more than the longest lags.
     """
-    down, across = (np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape)
+    lags = [np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape]
     averages = []
     for side in sides:
-        pairs = np.maximum(side - down, 0)[:, None] * np.maximum(side - across, 0)
-        averages.append(float((pairs * correlation).sum()) / side**4)
+        pairs = reduce(np.multiply.outer, [np.maximum(side - along, 0) for along in lags])
+        averages.append(float((pairs * correlation).sum()) / side ** (2 * len(lags)))
     # Measured correlations need not be those of a covariance, so the average may be negative by chance.
     return np.sqrt(np.maximum(averages, 0.0))
 

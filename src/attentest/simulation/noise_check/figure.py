@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attentest.noise.model import FloatArray
+from attentest.noise.stationary import STEPS
 from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, wrapped
 from attentest.simulation.noise_check.assumptions import BROKEN, HARMLESS, HOLDS, SMALL, Assumption
 from attentest.simulation.noise_check.measures import BRIGHTNESS, CLIPPING, GAIN, NORMAL_QUANTILES, MeasuredNoise
@@ -81,23 +83,44 @@ def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:
 
 def _draw_variances(axes: Axes, measured: MeasuredNoise) -> None:
     relative = measured.variance_map / max(float(np.sqrt((measured.variance_map**2).mean())), 1e-300)
-    image = axes.imshow(relative, cmap="PuOr_r", vmin=MAP_LIMITS[0], vmax=MAP_LIMITS[1], interpolation="nearest")
+    _draw_map(axes, _plane(relative), *MAP_LIMITS, extend="both")
     axes.set(xticks=[], yticks=[])
-    axes.figure.colorbar(image, ax=axes, extend="both", shrink=0.85)
 
 
-def _middle(correlation: np.ndarray) -> tuple[int, int]:
-    return correlation.shape[0] // 2, correlation.shape[1] // 2
+def _plane(values: FloatArray) -> FloatArray:
+    """Return what is shown of values (*axes) as an image: a signal as one row, of a volume the slice in the middle."""
+    return values[len(values) // 2] if values.ndim == 3 else np.atleast_2d(values)
+
+
+def _draw_map(
+    axes: Axes,
+    values: FloatArray,
+    low: float,
+    high: float,
+    extent: tuple[float, float, float, float] | None = None,
+    extend: str = "neither",
+) -> None:
+    """Draw values (H, W) in colours from ``low`` to ``high``; a single row fills the height."""
+    image = axes.imshow(
+        values,
+        cmap="PuOr_r",
+        vmin=low,
+        vmax=high,
+        extent=extent,
+        interpolation="nearest",
+        aspect="auto" if len(values) == 1 else "equal",
+    )
+    axes.figure.colorbar(image, ax=axes, extend=extend, shrink=0.85)
 
 
 def _draw_correlations(axes: Axes, measured: MeasuredNoise) -> None:
-    down, across = _middle(measured.correlation)
-    lags_down, lags_across = (np.arange(min(side, LONGEST_LAG) + 1) for side in (down, across))
-    for colour, marker, name, along in (
-        (BLUE, "o", "along rows", (down, across + lags_across)),
-        (VERMILION, "s", "down columns", (down + lags_down, across)),
-    ):
-        images, model = measured.correlation[along], measured.model_correlation[along]
+    middle = [side // 2 for side in measured.correlation.shape]
+    first = "along rows" if len(middle) > 1 else "in time"
+    lines = (BLUE, "o", first), (VERMILION, "s", "down columns"), (GREEN, "^", "across slices")
+    for axis, (colour, marker, name) in zip(reversed(range(len(middle))), lines, strict=False):
+        along = list(middle)
+        along[axis] = slice(middle[axis], middle[axis] + LONGEST_LAG + 1)
+        images, model = measured.correlation[tuple(along)], measured.model_correlation[tuple(along)]
         lags = np.arange(len(images))
         axes.plot(lags, model, color=colour, lw=1, ls="--", label=f"model, {name}")
         axes.plot(lags, images, color=colour, marker=marker, ms=4, lw=0, label=f"measured, {name}")
@@ -108,15 +131,16 @@ def _draw_correlations(axes: Axes, measured: MeasuredNoise) -> None:
 
 
 def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
-    down, across = _middle(measured.correlation)
+    difference = _plane(measured.correlation - measured.model_correlation)
+    down, across = (side // 2 for side in difference.shape)
     reach_down, reach_across = min(down, LONGEST_LAG), min(across, LONGEST_LAG)
     window = (slice(down - reach_down, down + reach_down + 1), slice(across - reach_across, across + reach_across + 1))
-    difference = (measured.correlation - measured.model_correlation)[window]
+    difference = difference[window]
     limit = max(0.05, float(np.abs(difference).max()))
     extent = (-reach_across - 0.5, reach_across + 0.5, reach_down + 0.5, -reach_down - 0.5)
-    image = axes.imshow(difference, cmap="PuOr_r", vmin=-limit, vmax=limit, extent=extent, interpolation="nearest")
-    axes.set(xlabel="columns apart", ylabel="rows apart")
-    axes.figure.colorbar(image, ax=axes, shrink=0.85)
+    _draw_map(axes, difference, -limit, limit, extent=extent)
+    *units, last = [unit for unit, _ in STEPS[measured.correlation.ndim]]
+    axes.set(xlabel=f"{last} apart", ylabel=f"{units[-1]} apart" if units else "")
 
 
 def _draw_values(axes: Axes, measured: MeasuredNoise, verdict: str) -> None:

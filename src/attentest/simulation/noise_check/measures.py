@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from attentest.noise.local_variance import Cells
 from attentest.noise.model import FloatArray
+from attentest.noise.stationary import STEPS
 from attentest.simulation.noise_check.autocorrelation import autocorrelation, lag_names, lag_values, row_effects
 
 RESOLUTION = 1e-9
@@ -69,8 +70,12 @@ GAIN: Final = "equal gain"
 BRIGHTNESS: Final = "equal brightness"
 CLIPPING: Final = "no clipping"
 
-SPREADS = ("in blocks", "between rows", "between columns", "from pixel to pixel")
-"""Scales at which the variance map is tested, in order."""
+
+def spreads(dimension: int) -> list[str]:
+    """Return the scales at which the variance map is tested, in order; a signal has no places across its axis."""
+    between = [f"between {units}" for units, _ in STEPS[dimension]] if dimension > 1 else []
+    return ["in blocks", *between, "from pixel to pixel"]
+
 
 PROBABILITIES = np.r_[0.0005, 0.001, 0.002, 0.005, 0.01:0.99:99j, 0.995, 0.998, 0.999, 0.9995]
 """Probabilities of the quantiles that are compared."""
@@ -99,8 +104,8 @@ class Measures:
         For each assumption the same in units that can be interpreted, (d,).
     quantiles : (q,)
         Quantiles of the standardised residuals at ``PROBABILITIES``.
-    correlation : (2P+1, 2Q+1)
-        Correlation by lag.
+    correlation
+        Correlation by lag, as many axes as the images have.
     image_scales, image_means : (K,)
         Standard deviation, and mean, of each image's residuals, in units of the average standard deviation.
     value_range
@@ -127,9 +132,9 @@ class MeasuredNoise(Measures):
     ----------
     quantile_band : (2, q)
         Band of the quantiles.
-    variance_map : (H, W)
+    variance_map : (*axes)
         Standard deviation of each pixel over the images divided by the model's, the mean over channels.
-    model_correlation : (2P+1, 2Q+1)
+    model_correlation
         Correlation by lag of images drawn from the model.
     scale_band, mean_band : (2,)
         Bands of the standard deviations, and of the means, of images.
@@ -153,18 +158,18 @@ class ResidualImages:
 
     Parameters
     ----------
-    residuals : (K, C, H, W)
+    residuals : (K, C, *axes)
         Images minus their mean.
-    deviations : (C, H, W)
+    deviations : (C, *axes)
         Standard deviations of the pixels by the noise model.
-    values : (K, C, H, W)
+    values : (K, C, *axes)
         The images themselves, for clipping.
     """
 
     def __init__(self, residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> None:
         self._values, self._count = values, len(residuals)
         self._standard = residuals * (1 / deviations)  # faster than a division by pixels
-        self._levels = self._standard.mean(axis=(2, 3), keepdims=True)
+        self._levels = self._standard.mean(axis=_axes(residuals), keepdims=True)
         self._standard -= self._levels  # brightness is a question of its own
         self._cells = _cells(residuals.shape[2:])
         self._energies = self._cells.means(self._standard * self._standard)
@@ -177,7 +182,7 @@ class ResidualImages:
     @cached_property
     def _centred(self) -> FloatArray:
         shape_only, _ = self._evened
-        return np.asarray(shape_only - shape_only.mean(axis=(2, 3), keepdims=True))
+        return np.asarray(shape_only - shape_only.mean(axis=_axes(shape_only), keepdims=True))
 
     @cached_property
     def _correlation(self) -> FloatArray:
@@ -202,7 +207,7 @@ class ResidualImages:
         }
 
     def _brightness(self) -> FloatArray:
-        return np.asarray(self._cells.means(self._standard) + self._levels[..., 0])
+        return np.asarray(self._cells.means(self._standard) + self._levels.reshape(*self._levels.shape[:2], 1))
 
     def _lags(self) -> tuple[FloatArray, FloatArray]:
         channels = np.moveaxis(self._centred, 1, 0).reshape(self._centred.shape[1], -1)
@@ -221,7 +226,7 @@ class ResidualImages:
             quantiles=np.interp(PROBABILITIES * (flat.size - 1), np.arange(flat.size), flat),
             correlation=self._correlation,
             image_scales=self._evened[1],
-            image_means=self._levels.mean(axis=(1, 2, 3)) / self._average,
+            image_means=self._levels.reshape(self._count, -1).mean(axis=1) / self._average,
             value_range=(float(self._values.min()), float(self._values.max())),
         )
 
@@ -235,6 +240,11 @@ def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
 _cells = cache(Cells)  # of all sets of images of a check, so that it is made once
 
 
+def _axes(images: FloatArray) -> tuple[int, ...]:
+    """Return the numbers of the axes of images (K, C, *axes) after that of the channels."""
+    return tuple(range(2, images.ndim))
+
+
 def _positive(value: float) -> float:
     return max(value, float(np.finfo(np.float64).tiny))
 
@@ -246,7 +256,7 @@ def _evened(standard: FloatArray, energies: FloatArray, cells: Cells) -> tuple[F
     of_images = np.sqrt(cells.image_means(energies / of_cells / of_cells).mean(axis=1))
     of_images = np.maximum(of_images, SMALLEST_SHARE * _positive(float(of_images.max())))
     even = standard / cells.spread(of_cells)
-    even /= of_images[:, None, None, None]
+    even /= np.expand_dims(of_images, (1, *_axes(even)))
     return even, of_images / np.sqrt((of_images**2).mean())
 
 
@@ -289,7 +299,7 @@ def _between_images(table: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _variance_map(
     standard: FloatArray, energies: FloatArray, cells: Cells, least: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return whether residuals (K, C, H, W) are larger in some places, at each of ``SPREADS``, and by how much.
+    """Return whether residuals (K, C, *axes) are larger in some places, at each of the ``spreads``, and by how much.
 
     With few images the second is too small, because the median is as close to the values as it can be.
     """
@@ -298,10 +308,13 @@ def _variance_map(
     ordered, count = np.sort(standard, axis=0), len(standard)  # faster than a median along the first axis
     sizes = standard - (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     np.abs(sizes, out=sizes)
-    sizes /= np.maximum(np.sqrt(energies.mean(axis=(0, 2))), least)[:, None, None]  # for each channel
-    parts = cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2)
+    axes = _axes(sizes)
+    of_channels = np.maximum(np.sqrt(energies.mean(axis=(0, 2))), least)
+    sizes /= np.expand_dims(of_channels, [axis - 1 for axis in axes])
+    others = [tuple(other for other in axes if other != axis) for axis in axes]
+    parts = [cells.means(sizes), *(sizes.mean(axis=rest) for rest in others if rest)]
     tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
-    sizes /= np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
+    sizes /= np.maximum(sizes.mean(axis=(1, *axes), keepdims=True), SMALLEST_SHARE)
     tables.append(sizes)
     return row_effects(table.reshape(len(standard), -1).T for table in tables)
 

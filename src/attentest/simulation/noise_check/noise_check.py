@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 LEAST_IMAGES = 3
 LEAST_REASON = "because the residuals of two images are the same up to their sign"
 
-LEAST_SIDE = 4
-"""Least side of the images in pixels."""
+LEAST_SIDES = (2, 4, 4)
+"""Least sides of the images in pixels, from the shortest to the longest; of images with fewer axes, the last ones."""
 
 FEWEST, MOST = 19, 100_000
 """Limits of the number of simulated sets of images."""
@@ -56,8 +56,8 @@ DRAWN_AT_ONCE = 2**21
 SMALLEST_SHARE = 1e-6
 """Standard deviations below this share of the greatest count as this: a model may say that pixels have no noise."""
 
-QUICK_IMAGES, QUICK_SIDE, QUICK_SIMULATIONS = 20, 32, 159
-"""Images, pixels along a side in their middle, and simulations of a quick check: seconds for images of any size, and as
+QUICK_IMAGES, QUICK_PIXELS, QUICK_SIMULATIONS = 20, 32**2, 159
+"""Images, pixels in their middle, and simulations of a quick check: seconds for images of any size, and as
 few simulations as adjusted p-values of 0.05 need."""
 
 BAND = (0.025, 0.975)
@@ -82,7 +82,7 @@ class NoiseCheck:
     n_images
         Number of reference images.
     shape
-        Channels, height and width of the images.
+        Channels and sides of the images.
     noise
         Name and parameters of the noise model.
     fitted_to
@@ -119,10 +119,10 @@ class NoiseCheck:
 
     def title(self) -> str:
         """Return what was compared with what, in a line."""
-        channels, height, width = self.shape
+        channels, *sides = self.shape
         colour = "" if channels == 1 else f" and {channels} channels"
         how = "" if self.fitted_to is None else f", fitted to them by {self.fitted_to}"
-        size = f"{height} x {width} pixels{colour}"
+        size = f"{' x '.join(map(str, sides))} pixels{colour}"
         images = counted(self.n_images, "image")
         return f"{images} of {size} against the noise model {self.noise.get('model', 'given')!r}{how}"
 
@@ -207,6 +207,7 @@ def noise_check(
     simulations: int = 999,
     rng: Any = 0,
     progress: ProgressLike = None,
+    dimension: int | None = None,
 ) -> NoiseCheck:
     """Test whether independent images of the same mean agree with a noise model, assumption by assumption.
 
@@ -222,7 +223,7 @@ def noise_check(
         these images, and again to each set of drawn images, so that the error rate allows for it. A model that was
         fitted to these same images is judged too mildly if it is given as a model: give its estimator.
     images
-        At least three images of one shape with at least 4 x 4 pixels.
+        At least three images of one shape with at least 4 x 4 pixels: signals with 4, volumes with 2 x 4 x 4.
     alpha
         Probability, at most, that an assumption is called broken although all hold.
     simulations
@@ -232,6 +233,8 @@ def noise_check(
         Random generator, or seed, of the drawn images.
     progress
         True shows a bar; a function is called with (sets drawn, their number).
+    dimension
+        Number of axes of the images, as in ``fit`` of the estimators.
     """
     estimator = noise if isinstance(noise, FitsNoise) and not isinstance(noise, type) else None
     if estimator is None:
@@ -246,14 +249,14 @@ def noise_check(
         )
     generator = as_generator(rng)
     with progress_reports(progress, count, "simulation", "simulating images") as report:
-        reference = reference_images(images, LEAST_IMAGES, LEAST_REASON)
-        channels, height, width = shape = reference.mean.shape
-        if min(height, width) < LEAST_SIDE:
-            raise InputError(
-                f"images must have at least {LEAST_SIDE} x {LEAST_SIDE} pixels for a check, got {height} x {width}."
-            )
+        reference = reference_images(images, LEAST_IMAGES, LEAST_REASON, dimension=dimension)
+        _, *sides = shape = reference.mean.shape
+        least = LEAST_SIDES[-len(sides) :]
+        if any(side < needed for side, needed in zip(sorted(sides), least, strict=True)):
+            needed, got = (" x ".join(map(str, numbers)) for numbers in (least, sides))
+            raise InputError(f"images must have at least {needed} pixels for a check, got {got}.")
         model = as_noise(noise) if estimator is None else _fitted(estimator, reference)
-        check_shape(model, (channels, height, width))
+        check_shape(model, shape)
         values = reference.mean + reference.residuals
         step = grey_step(values)
         deviations = deviations_drawn = _deviations(model, shape)
@@ -288,7 +291,7 @@ def noise_check(
         alpha=level,
         simulations=drawn_sets,
         n_images=reference.count,
-        shape=(channels, height, width),
+        shape=shape,
         noise=dict(model.describe()),
         fitted_to=None if estimator is None else type(estimator).__name__,
         measured=MeasuredNoise(
@@ -318,12 +321,13 @@ def quick_check(estimator: NoiseEstimator, images: Iterable[ImageLike], *, progr
     """
     from attentest.images.sample import Sample, as_sample  # here because torch is slow to import
 
-    middles = []
+    dimension = estimator.mean_.ndim - 1
+    longest, middles = round(QUICK_PIXELS ** (1 / dimension)), []
     for image, gain in zip(islice(images, QUICK_IMAGES), estimator.gains_, strict=False):
-        pixels = as_sample(image).pixels / gain
-        starts = [max(0, side - QUICK_SIDE) // 2 for side in pixels.shape[1:]]
-        rows, columns = (slice(start, start + QUICK_SIDE) for start in starts)
-        middles.append(Sample(pixels=pixels[:, rows, columns], levels=None))
+        pixels = as_sample(image, dimension).pixels / gain
+        starts = [max(0, side - longest) // 2 for side in pixels.shape[1:]]
+        middle = (slice(None), *(slice(start, start + longest) for start in starts))
+        middles.append(Sample(pixels=pixels[middle], levels=None))
     evened = copy.copy(estimator)
     evened.gain = EQUAL_GAIN  # the images have been divided by their gains
     return noise_check(evened, middles, simulations=QUICK_SIMULATIONS, progress=progress)
@@ -342,7 +346,7 @@ def _fitted(estimator: FitsNoise, reference: ReferenceImages) -> NoiseModel:
 
 
 def _deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
-    """Return the standard deviations (C, H, W) of a noise model."""
+    """Return the standard deviations (C, *axes) of a noise model."""
     deviations = np.sqrt(complete(noise).variances(int(np.prod(shape)))).reshape(shape)
     return np.asarray(np.maximum(deviations, SMALLEST_SHARE * deviations.max()))
 
