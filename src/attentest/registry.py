@@ -55,12 +55,16 @@ class ImageFormat(Part):
         nor signature reads the files that no other format recognises.
     has_window
         Whether its files may hold a display window; the function then also takes whether to apply it.
+    dimensions
+        Numbers of axes with which its files can be read; where there are several, the function also takes which. That
+        of a format of signals takes names or numbers of channels in place of the frame.
     """
 
     suffixes: tuple[str, ...] = ()
     signature: bytes = b""
     signature_offset: int = 0
     has_window: bool = False
+    dimensions: tuple[int, ...] = (2,)
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -258,7 +262,7 @@ IMAGE_NOISE = Registry(
 IMAGE_FORMATS = Registry(
     "image file",
     {
-        ".npy": ImageFormat("images.image_source:read_npy", suffixes=(".npy", ".npz")),
+        ".npy": ImageFormat("images.image_source:read_npy", suffixes=(".npy", ".npz"), dimensions=(1, 2, 3)),
         "PNG, JPEG, TIFF": ImageFormat("images.pillow:read_picture", "BMP, GIF, WebP, PPM, JPEG 2000, AVIF"),
         "DICOM": ImageFormat(
             "images.dicom:read_dicom",
@@ -266,8 +270,13 @@ IMAGE_FORMATS = Registry(
             signature=b"DICM",
             signature_offset=128,
             has_window=True,
+            dimensions=(2, 3),
         ),
-        "NIfTI": ImageFormat("images.nifti:read_nifti", suffixes=(".nii", ".nii.gz")),
+        "NIfTI": ImageFormat("images.nifti:read_nifti", suffixes=(".nii", ".nii.gz"), dimensions=(2, 3)),
+        "EDF": ImageFormat("images.signal_file:read_edf", suffixes=(".edf", ".bdf"), dimensions=(1,)),
+        "WFDB": ImageFormat("images.signal_file:read_wfdb", suffixes=(".hea",), dimensions=(1,)),
+        "WAV": ImageFormat("images.signal_file:read_wav", suffixes=(".wav",), dimensions=(1,)),
+        "CSV": ImageFormat("images.signal_file:read_csv", suffixes=(".csv",), dimensions=(1,)),
     },
 )
 """Formats of image files, by the name that messages use."""

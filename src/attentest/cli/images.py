@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attentest.cli.output import say
 from attentest.errors import InputError, counted, shortened
@@ -35,6 +35,7 @@ def image_sources(
     stack: bool = False,
     frame: int | None = None,
     window: bool = False,
+    channels: Sequence[str] = (),
 ) -> list[ImageSource]:
     """Return the images in the order in which they are given; those of a folder or a pattern by name.
 
@@ -46,17 +47,19 @@ def image_sources(
         Whether folders in folders count; None for a command that does not ask.
     stack
         Whether files are stacks of images.
-    frame, window
+    frame, window, channels
         As in ``read_image``.
     """
     from attentest.images.image_source import SUFFIXES, ImageSource
 
-    if stack and (frame is not None or window):
-        raise InputError("--frame and --window are not for stacks of arrays: leave out --stack, or them.")
+    if stack and (frame is not None or window or channels):
+        which = "--channel is" if channels else "--frame and --window are"
+        raise InputError(f"{which} not for stacks of arrays: leave out --stack, or them.")
+    read: dict[str, Any] = {"frame": frame, "window": window, "channels": tuple(channels)}
     sources: dict[str, ImageSource] = {}
     repeated = 0
     for path in _files(given, recursive, SUFFIXES if stack else _suffixes()):
-        for source in _members(path) if stack else [ImageSource(path=path, frame=frame, window=window)]:
+        for source in _members(path) if stack else [ImageSource(path=path, **read)]:
             repeated += sources.setdefault(source.name, source) is not source
     if repeated:
         them = "is given more than once, and counts" if repeated == 1 else "are given more than once, and count"
@@ -156,4 +159,6 @@ def _members(path: Path) -> list[ImageSource]:
 
 
 def _suffixes() -> tuple[str, ...]:
-    return (*(suffix for known in IMAGE_FORMATS.values() for suffix in known.suffixes), *PICTURES)
+    # A table in a folder is rather that of results than a signal.
+    known = (suffix for kind in IMAGE_FORMATS.values() for suffix in kind.suffixes if suffix != ".csv")
+    return (*known, *PICTURES)

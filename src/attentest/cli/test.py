@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,15 @@ class RunOptions:
     )
     frame: FrameOption = None
     window: WindowOption = False
+    channel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Channel of a signal's file, by its name or its number from 0; repeat it for several.",
+            metavar="NAME",
+            show_default="all",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None
     reference: Annotated[
         list[Path] | None,
         typer.Option(
@@ -162,9 +171,9 @@ def test(
     check_files("image", asked.reference or ())
     check_files("noise", [noise_file(options.noise), noise_file(options.reference_noise)])
     options.check()
-    frame, window = asked.frame, asked.window
-    sources = image_sources(images, recursive=asked.recursive, stack=asked.stack, frame=frame, window=window)
-    references = [ImageSource(path=path, frame=frame, window=window) for path in asked.reference or ()]
+    read: dict[str, Any] = {"frame": asked.frame, "window": asked.window, "channels": tuple(asked.channel or ())}
+    sources = image_sources(images, recursive=asked.recursive, stack=asked.stack, **read)
+    references = [ImageSource(path=path, **read) for path in asked.reference or ()]
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
     outputs.check(inputs, len(sources), asked.components, asked.sensitivity)

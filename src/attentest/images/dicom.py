@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, chosen_frame, decoding, medical_package
+from attentest.images.image_file import check_size, check_values, chosen_frame, decoding, medical_package
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
@@ -26,8 +26,45 @@ DEFLATED, BIG_ENDIAN = "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2"
 """Transfer syntaxes of files compressed as a whole, and of numbers whose most significant byte comes first."""
 
 
-def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
-    """Return one frame of a DICOM file: (H, W), or (H, W, 3) in colour.
+MOST_SLICES = 10_000
+"""Most files of a series."""
+
+
+def read_series(folder: Path, window: bool) -> NDArray[np.float64]:
+    """Return the slices of the DICOM series in a folder as a volume (D, H, W), by their positions along its normal."""
+    with medical_package("DICOM", "pydicom", "pydicom") as pydicom:
+        paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        if len(paths) > MOST_SLICES:
+            raise InputError(f"{folder} has {len(paths)} files, more than the {MOST_SLICES} slices allowed: split it.")
+        slices, errors = [], (pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException)
+        for path in paths:
+            try:
+                header = pydicom.dcmread(path, stop_before_pixels=True)
+            except pydicom.errors.InvalidDicomError:
+                continue
+            if header.get("Rows") is None:
+                continue
+            with decoding(f"{path} has no position in its series that can be read: export it again", *errors):
+                across, down = np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3)
+                place = float(np.cross(across, down) @ np.array(header.ImagePositionPatient, dtype=np.float64))
+                kind = str(header.get("SeriesInstanceUID")), int(header.Rows), int(header.Columns)
+            slices.append((place, path, kind))
+    kinds = {kind for _, _, kind in slices}
+    if len(kinds) != 1:
+        raise InputError(
+            f"{folder} must hold the slices of one DICOM series, of one size, got those of {len(kinds)}: give each "
+            "series a folder of its own."
+        )
+    ((_, rows, columns),) = kinds
+    check_values(len(slices) * rows * columns, folder)
+    planes = [read_dicom(path, None, window) for _, path, _ in sorted(slices, key=lambda one: one[0])]
+    if any(plane.ndim != 2 for plane in planes):
+        raise InputError(f"{folder} holds slices in colour, and a volume of grey values is needed.")
+    return np.stack(planes)
+
+
+def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) -> NDArray[np.float64]:
+    """Return one frame of a DICOM file, (H, W), or (H, W, 3) in colour, or all of its frames as a volume (D, H, W).
 
     Grey values are those of the modality (rescale slope and intercept, or its lookup table). With `window` the first
     display table or window of the file is applied to them. MONOCHROME1, in which low values are bright, is inverted
@@ -43,6 +80,8 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
                 raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
             header = pydicom.dcmread(path, stop_before_pixels=True)
         with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors):
+            if dimension == 3:
+                return _frames(header, path, frame, window)
             image = _Frame(pydicom, header, path, frame)
             if window and image.photometric not in GREY:
                 raise InputError(
@@ -53,6 +92,21 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
             if image.photometric == PALETTE:
                 return image.palette_colours(stored)
             return stored.astype(np.float64) if image.photometric in COLOUR else image.grey_values(stored, window)
+
+
+def _frames(header: Any, path: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
+    """Return all frames of a DICOM file as a volume (D, H, W)."""
+    count = int(header.get("NumberOfFrames") or 1)
+    if count < 2 or frame is not None:
+        raise InputError(
+            f"{path} has {count} frames, and is read as a volume: give a file of several, without frame=, or the "
+            "folder of the slices of a series."
+        )
+    check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
+    planes = [read_dicom(path, number, window) for number in range(count)]
+    if planes[0].ndim != 2:
+        raise InputError(f"{path} is in colour, and a volume of grey values is needed.")
+    return np.stack(planes)
 
 
 class _Grey(NamedTuple):

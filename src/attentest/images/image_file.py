@@ -10,7 +10,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attentest.checks import whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.registry import IMAGE_FORMATS
 
 MAX_PIXELS = 64_000_000
@@ -88,6 +88,12 @@ def check_size(width: int, height: int, name: object, volume_bytes: int = 0) -> 
         )
 
 
+def check_values(count: int, name: object) -> None:
+    """Check that a signal or a volume has not too many values, before memory is taken for them."""
+    if count > MAX_PIXELS:
+        raise InputError(f"{name} holds {count} values, more than the {MAX_PIXELS} allowed: split it first.")
+
+
 def chosen_frame(frame: int | None, count: int, name: object) -> int:
     """Return the index, from 0, of a chosen frame out of ``count``; None stands for the only one."""
     if frame is not None:
@@ -106,9 +112,16 @@ def reason(error: BaseException) -> str:
     return (first if len(first) <= LONGEST_REASON else f"{first[:LONGEST_REASON]}...").rstrip(".")
 
 
+def medical_package(file_format: str, name: str, logger_name: str, *submodules: str) -> Any:
+    """Import a package of the extra ``medical`` as :func:`optional_package` does."""
+    return optional_package(file_format, name, "medical", logger_name, *submodules)
+
+
 @contextmanager
-def medical_package(file_format: str, name: str, logger_name: str, *submodules: str) -> Iterator[Any]:
-    """Import a package of the extra ``medical``, and submodules of it, and silence it while it is used.
+def optional_package(
+    file_format: str, name: str, extra: str, logger_name: str | None = None, *submodules: str
+) -> Iterator[Any]:
+    """Import a package of an extra, and submodules of it, and silence it while it is used.
 
     Its warnings and the messages of its logger may quote what a file says about a patient.
     """
@@ -117,8 +130,8 @@ def medical_package(file_format: str, name: str, logger_name: str, *submodules: 
         for submodule in submodules:
             importlib.import_module(submodule)
     except ImportError:
-        raise InputError(f"reading {file_format} needs {name}: pip install 'attentest[medical]'.") from None
-    logger = logging.getLogger(logger_name)
+        raise InputError(f"reading {file_format} needs {name}: pip install 'attentest[{extra}]'.") from None
+    logger = logging.getLogger(logger_name or name)
     before = logger.disabled
     logger.disabled = True
     try:
@@ -129,20 +142,33 @@ def medical_package(file_format: str, name: str, logger_name: str, *submodules: 
         logger.disabled = before
 
 
-def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window: bool = False) -> NDArray[Any]:
-    """Return the pixels of one image: (H, W) or (H, W, C).
+def read_image(
+    path: str | os.PathLike[str],
+    *,
+    frame: int | None = None,
+    window: bool = False,
+    dimension: int = 2,
+    channels: Sequence[str] = (),
+) -> NDArray[Any]:
+    """Return the pixels of one image, (H, W) or (H, W, C), of a signal, (C, T), or of a volume, (D, H, W).
 
     Parameters
     ----------
     path
         A .npy array (H, W) or (H, W, C); a DICOM file, by its suffix .dcm or .dicom or by its content; a NIfTI volume
         (.nii, .nii.gz); or a picture: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, JPEG 2000 or AVIF. DICOM and NIfTI need
-        the `medical` extra.
+        the `medical` extra. Signals are in EDF and WFDB files (.hea), which need the `signals` extra, in WAV files and
+        in columns of CSV files; volumes in NIfTI files, DICOM files of several frames, or a folder of the slices of a
+        DICOM series; both also in .npy arrays.
     frame
         Index of the page, frame or slice (NIfTI: along the last axis) to read, from 0; negative counts from the end.
         None reads the only one; it is an error if there are several.
     window
         Whether to apply the display window of a DICOM file; files of other formats have none.
+    dimension
+        Number of axes: 1 of a signal, 2 of an image, 3 of a volume.
+    channels
+        Names, or numbers from 0, of the channels of a signal to read; by default all.
 
     Returns
     -------
@@ -153,20 +179,37 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
     path = Path(path)
+    if dimension == 3 and path.is_dir():
+        from attentest.images.dicom import read_series
+
+        return read_series(path, window)
     head = _first_bytes(path)
     formats = IMAGE_FORMATS.values()
     by_suffix = [kind for kind in formats if kind.suffixes and path.name.lower().endswith(kind.suffixes)]
     by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
     others = [kind for kind in formats if not kind.suffixes and not kind.signature]
     file_format = (by_suffix + by_content + others)[0]
+    name = next(name for name, known in IMAGE_FORMATS.items() if known is file_format)
+    if dimension not in file_format.dimensions:
+        holds = " or ".join(worded("images", known) for known in file_format.dimensions)
+        raise InputError(
+            f"{path} is taken for {name}, which holds {holds}, and {worded('an image', dimension)} is needed."
+        )
+    if channels and file_format.dimensions != (1,):
+        raise InputError(f"{path} is taken for {name}, whose channels have no names: leave channels (--channel) out.")
+    if file_format.dimensions == (1,):
+        if frame is not None:
+            raise InputError(f"{path} is taken for {name}, which has no frames: leave frame (--frame) out.")
+        return file_format.load()(path, channels)  # type: ignore[no-any-return]
+    axes = (dimension,) if len(file_format.dimensions) > 1 else ()
     if file_format.has_window:
-        return file_format.load()(path, frame, window)  # type: ignore[no-any-return]
+        return file_format.load()(path, frame, window, *axes)  # type: ignore[no-any-return]
     if window:
         windowed = " or ".join(name for name, image_format in IMAGE_FORMATS.items() if image_format.has_window)
         raise InputError(
             f"only a {windowed} file has a display window, and {path} is none: leave window (--window) out."
         )
-    return file_format.load()(path, frame)  # type: ignore[no-any-return]
+    return file_format.load()(path, frame, *axes)  # type: ignore[no-any-return]
 
 
 def check_regular(path: Path) -> None:

@@ -157,15 +157,19 @@ ARCHIVE_SIGNATURE = b"PK"
 """First bytes of a .npz archive of arrays."""
 
 
-def read_npy(path: Path, frame: int | None) -> NDArray[Any]:
-    """Return the array (H, W) or (H, W, C) of a .npy file, in the machine's byte order; nothing is unpickled."""
+WANTED = {1: "one signal (T,) or (C, T)", 2: "one image (H, W) or (H, W, C)", 3: "one volume (D, H, W) or (C, D, H, W)"}
+"""What a .npy file must hold, by the number of axes."""
+
+
+def read_npy(path: Path, frame: int | None, dimension: int = 2) -> NDArray[Any]:
+    """Return the array of a .npy file, perhaps with channels, in the machine's byte order; nothing is unpickled."""
     with path.open("rb") as file:
         is_archive = file.read(len(ARCHIVE_SIGNATURE)) == ARCHIVE_SIGNATURE
     if is_archive:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
     with decoding(f"{path} is not a readable .npy array", quoted=True):
         with path.open("rb") as file:
-            _array_header(file, path, _size(file), (2, 3), "hold one image (H, W) or (H, W, C)")
+            _array_header(file, path, _size(file), (dimension, dimension + 1), f"hold {WANTED[dimension]}")
         values = np.lib.format.open_memmap(path, mode="r")
     if values.size > MAX_PIXELS:
         raise InputError(f"{path} holds {values.size} values, more than the {MAX_PIXELS} allowed.")
@@ -199,6 +203,8 @@ class ImageSource:
     member
         Which image of a stack: its index in the array of a .npy file, after the name of the array in an archive (.npz).
         None if the file is one image.
+    channels
+        Which channels of a signal are read, by name or number; all, if there are none.
     known_as
         Another name than its file's for the noise that randomised selection adds, where files have equal names.
     """
@@ -207,6 +213,7 @@ class ImageSource:
     frame: int | None = None
     window: bool = False
     member: tuple[str | None, int] | None = None
+    channels: tuple[str, ...] = ()
     known_as: str | None = None
 
     @property
@@ -230,10 +237,11 @@ class ImageSource:
         frame = "" if self.frame is None else f"[frame {self.frame}]"
         return self.known_as or f"{self.path.name}{self._place}{frame}"
 
-    def read(self) -> NDArray[Any]:
-        """Return the pixels: (H, W) or (H, W, C)."""
+    def read(self, dimension: int = 2) -> NDArray[Any]:
+        """Return the pixels: (H, W) or (H, W, C); a signal or a volume with so many axes."""
         if self.member is None:
-            return read_image(self.path, frame=self.frame, window=self.window)
+            options: dict[str, Any] = {"frame": self.frame, "window": self.window, "channels": self.channels}
+            return read_image(self.path, dimension=dimension, **options)
         return read_member(self.path, *self.member)
 
     def status(self) -> tuple[int, ...] | None:
@@ -261,14 +269,15 @@ class ImageSource:
                 known = {"blake2b": _content_hash(self.path, *status)}
             except OSError:
                 return None
-        return {**known, "frame": self.frame, "window": self.window}
+        chosen = {"channels": list(self.channels)} if self.channels else {}
+        return {**known, "frame": self.frame, "window": self.window, **chosen}
 
 
-def loaded(image: Any) -> Any:
+def loaded(image: Any, dimension: int = 2) -> Any:
     """Return the pixels of an image that is given as a file, and any other image as it is."""
     if isinstance(image, ImageSource):
-        return image.read()
-    return read_image(image) if isinstance(image, (str, os.PathLike)) else image
+        return image.read(dimension)
+    return read_image(image, dimension=dimension) if isinstance(image, (str, os.PathLike)) else image
 
 
 def told_apart(images: Sequence[ImageSource]) -> list[ImageSource]:

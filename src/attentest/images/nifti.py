@@ -1,4 +1,4 @@
-"""Slices of NIfTI volumes."""
+"""NIfTI volumes, and slices of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import gzip
 import math
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, chosen_frame, decoding, medical_package
+from attentest.images.image_file import check_size, check_values, chosen_frame, decoding, medical_package
+from attentest.registry import IMAGE_FORMATS
 
 MAX_EXTENSION_BYTES = 16 * 2**20
 """Largest offset of the pixels of a NIfTI file: nibabel reads everything before them into memory."""
@@ -24,12 +26,12 @@ FIELDS = {348: (("f", 108), ("2f", 112)), 540: (("q", 168), ("2d", 176))}
 their slope and intercept."""
 
 
-def read_nifti(path: Path, frame: int | None) -> NDArray[np.float64]:
-    """Return one slice of a NIfTI file, (H, W), scaled by its slope and intercept.
+def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> NDArray[np.float64]:
+    """Return one slice of a NIfTI file, (H, W), or its volume, (slices, H, W), scaled by its slope and intercept.
 
     The axes are those stored, whatever they mean in the patient: the first runs along the width (columns), the second
-    along the height (rows), and slices are taken along the third. Nothing is flipped or reoriented. Only the chosen
-    slice is read into memory.
+    along the height (rows), and slices are taken along the third. Nothing is flipped or reoriented. Of a chosen
+    slice only its pixels are read into memory.
     """
     with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
         errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
@@ -48,11 +50,34 @@ def read_nifti(path: Path, frame: int | None) -> NDArray[np.float64]:
                 "save one volume of it first."
             )
         check_size(shape[0], shape[1], path, math.prod(shape) * stored.itemsize)
-        index = chosen_frame(frame, shape[2] if len(shape) > 2 else 1, path)
+        index: Any = slice(None)
+        if dimension == 2:
+            index = chosen_frame(frame, shape[2] if len(shape) > 2 else 1, path)
+        elif len(shape) < 3 or frame is not None:
+            raise InputError(f"{path} has shape {shape}, and is read as a volume: it must have slices, and no frame=.")
+        else:
+            check_values(math.prod(shape), path)
         where = (slice(None), slice(None), index, *(0 for _ in shape[3:]))[: len(shape)]
         with decoding(f"{path} ends before its last pixel or is damaged: copy it again", *errors):
             values = np.array(volume.dataobj[where], dtype=np.float64)
     return np.ascontiguousarray(values.T)
+
+
+def is_nifti(path: Path) -> bool:
+    """Return whether a file is a NIfTI file by its name."""
+    return path.name.lower().endswith(IMAGE_FORMATS["NIfTI"].suffixes)
+
+
+def nifti_like(path: Path, mask: NDArray[np.bool_]) -> bytes:
+    """Return the content of a NIfTI file with a mask (slices, H, W) of the volume in a file, in its place in space."""
+    with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
+        volume = nibabel.load(path)
+        header = volume.header.copy()
+        header.set_data_dtype(np.uint8)
+        header.set_slope_inter(1, 0)
+        shape = (*mask.T.shape, *volume.shape[mask.ndim :])
+        content: bytes = type(volume)(mask.T.reshape(shape).astype(np.uint8), volume.affine, header).to_bytes()
+    return content
 
 
 def _check_header(path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.image_file import MAX_PIXELS, check_size, chosen_frame, decoding
-from attentest.registry import IMAGE_FORMATS
+from attentest.registry import IMAGE_FORMATS, Registry
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -46,7 +46,9 @@ def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
                     check_size(picture.width, picture.height, path)
                 return picture_pixels(picture, name=str(path))
         except UnidentifiedImageError:
-            raise InputError(f"{path} is not an image that can be read: give {IMAGE_FORMATS.choices()}.") from None
+            known = {name: kind for name, kind in IMAGE_FORMATS.items() if 2 in kind.dimensions}
+            choices = Registry("image file", known).choices()
+            raise InputError(f"{path} is not an image that can be read: give {choices}.") from None
         except Image.DecompressionBombError:
             raise InputError(
                 f"{path} has more than the {MAX_PIXELS} pixels allowed: crop or shrink it first."

@@ -91,7 +91,7 @@ def check_image(image: ImageLike, dimension: int = 2) -> Layout:
 
 def _checked_values(image: Any, dimension: int) -> tuple[NDArray[Any], tuple[float, float] | None]:
     """Return the pixel values (C, *axes) of an image, in their own dtype where NumPy has it, and its levels."""
-    image = loaded(image)
+    image = loaded(image, dimension)
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")

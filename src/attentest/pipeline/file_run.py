@@ -20,6 +20,7 @@ import torch
 from attentest.errors import AttentestWarning, InputError, counted
 from attentest.files import make_directory, write_complete
 from attentest.images.image_source import ImageSource, told_apart
+from attentest.images.nifti import is_nifti, nifti_like
 from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.inputs import numbered_images
@@ -78,6 +79,9 @@ class SavedArrays:
             try:
                 make_directory(self.directory / kind)
                 write_complete(self.directory / path, content, f"the {kind}")
+                if kind == "regions" and results[0].region.ndim == 3 and is_nifti(image.path):
+                    region = nifti_like(image.path, results[0].shown()["region"])
+                    write_complete(self.directory / path.with_suffix(".nii"), region, f"the {kind}")
             except InputError as error:
                 saved.setdefault("unsaved", {})[kind] = str(error)
             else:
@@ -107,7 +111,9 @@ def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
     if kind == "masks":
         from PIL import Image
 
-        Image.fromarray(np.where(shown["region"], 255, 0).astype(np.uint8)).save(content, "PNG")
+        region = shown["region"]
+        rows = region.reshape(-1, region.shape[-1])  # a signal is a row, and slices of a volume are below each other
+        Image.fromarray(np.where(rows, 255, 0).astype(np.uint8)).save(content, "PNG")
     else:
         np.save(content, shown["attention" if kind == "maps" else "region"])
     return content.getvalue()
@@ -330,7 +336,7 @@ class BatchRun:
         if not self.references:
             return None
         if len(self.references) == 1:
-            return [as_sample(self.references[0])] * len(places)
+            return [as_sample(self.references[0], len(self.test.pipeline.scores.image_shape) - 1)] * len(places)
         return [self.references[place] for place in places]
 
     def _reference(self, place: int) -> ImageSource | None:

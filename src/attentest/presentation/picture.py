@@ -71,7 +71,7 @@ class Picture:
         )
 
 
-def seen_name(counts: bool, dimension: int) -> str:
+def seen_name(counts: bool, dimension: int = 2) -> str:
     """Return the name of the randomised image, wherever it is shown."""
     return worded(f"what the model saw: {'part of the counts' if counts else 'image plus noise'}", dimension)
 
@@ -152,7 +152,7 @@ def _draw_traces(axes: Axes, signal: NDArray[Any]) -> None:
         if length > MOST_POINTS:
             heights = np.stack(extremes(heights, MOST_POINTS // 2), axis=1).ravel()
             places = (np.arange(MOST_POINTS) + 0.5) * length / MOST_POINTS - 0.5
-        axes.plot(places, heights - 0.5, color=mpl.rcParams["text.color"], lw=0.7)
+        axes.plot(places, heights - 0.5, color=mpl.rcParams["text.color"], lw=0.4 if length > MOST_POINTS else 0.7)
         text = [str(number)] * (len(channels) > 1) + [f"{values.min():.3g} to {values.max():.3g}"] * (
             len(channels) <= FEW
         )

@@ -321,8 +321,9 @@ def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
         places = [(4 + (side + 6) * place, top, side, side) for place in range(2 if narrow else pictures)]
         below = top + side + 9
         if narrow and pictures == 3:  # the map by itself, in the middle
-            places.append(((width - side) / 2, below - 9 + two, side, side))
-            below += side + two
+            caption = 5.0 if picture.region.ndim == 3 else 0.0  # which slices are shown
+            places.append(((width - side) / 2, below - 9 + two + caption, side, side))
+            below += side + two + caption
     density = (5.0, below + above_density) if narrow else (width - 5 - across, top)
     return Layout(
         width=width,

@@ -1,0 +1,111 @@
+"""Signals in files: EDF, WFDB, WAV and columns of CSV, as channels (C, T), with bounds on their sizes."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.errors import InputError
+from attentest.images.image_file import check_values, decoding, optional_package
+
+LARGEST_TABLE = 2**26
+"""Most bytes of a CSV file: its texts take many times as much memory."""
+
+SHOWN_NAMES = 12
+"""Names of channels that a message lists."""
+
+
+def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
+    """Return channels (C, T) of an EDF or BDF file in their physical units; all of them, if none is named."""
+    with optional_package("EDF", "pyedflib", "signals") as pyedflib:
+        with decoding(f"{path} is not an EDF file that can be read: check that it is whole"):
+            file = pyedflib.EdfReader(str(path))
+        with file:
+            lengths = [int(length) for length in file.getNSamples()]
+            chosen = chosen_channels(file.getSignalLabels(), channels, path)
+            if len({lengths[channel] for channel in chosen}) != 1:
+                raise InputError(
+                    f"the channels of {path} have different numbers of samples: pick some with --channel (channels=)."
+                )
+            check_values(len(chosen) * lengths[chosen[0]], path)
+            with decoding(f"{path} ends before its last sample or is damaged: copy it again"):
+                return np.stack([file.readSignal(channel) for channel in chosen])
+
+
+def read_wfdb(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
+    """Return channels (C, T) of a WFDB record, which is given by its header, in their physical units."""
+    with optional_package("WFDB", "wfdb", "signals") as wfdb:
+        record = str(path.absolute().with_suffix(""))
+        with decoding(f"{path} is not the header of a WFDB record that can be read: check that it is whole"):
+            header = wfdb.rdheader(record)
+            names, length = [str(name) for name in header.sig_name], int(header.sig_len)
+        chosen = chosen_channels(names, channels, path)
+        check_values(len(chosen) * length, path)
+        with decoding(f"the samples of {path} end before the last one or are damaged: copy all files of the record"):
+            return np.ascontiguousarray(wfdb.rdrecord(record, channels=chosen).p_signal.T, dtype=np.float64)
+
+
+def read_wav(path: Path, channels: Sequence[str]) -> NDArray[Any]:
+    """Return channels (C, T) of a WAV file, as they are stored."""
+    from scipy.io import wavfile  # here because it is slow to import
+
+    check_values(path.stat().st_size // 8, path)
+    damaged = f"{path} is not a WAV file that can be read, or ends early: copy it again"
+    with decoding(damaged, wavfile.WavFileWarning), warnings.catch_warnings():
+        warnings.simplefilter("error", wavfile.WavFileWarning)
+        values = np.atleast_2d(wavfile.read(path)[1].T)
+    check_values(values.size, path)
+    return np.ascontiguousarray(values[chosen_channels([""] * len(values), channels, path)])
+
+
+def read_csv(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
+    """Return the columns of a CSV file that hold numbers, (C, T); the first line may have their names."""
+    if path.stat().st_size > LARGEST_TABLE:
+        raise InputError(
+            f"{path} has {path.stat().st_size} bytes, more than the {LARGEST_TABLE} allowed: save it as .npy."
+        )
+    with decoding(f"{path} is not a table of columns that can be read", csv.Error, quoted=True):
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+        names = rows.pop(0) if rows and not any(_is_number(cell) for cell in rows[0]) else [""] * len(rows[0])
+        if {len(row) for row in rows} != {len(names)}:
+            raise ValueError("its lines have different numbers of columns, or there is none")
+    columns = dict(enumerate(zip(*rows, strict=True)))
+    numeric = [place for place, column in columns.items() if all(map(_is_number, column))]
+    if not numeric:
+        raise InputError(f"{path} has no column of numbers only: give one with a number in each line.")
+    chosen = chosen_channels([names[place] for place in numeric], channels, path)
+    return np.array([columns[numeric[channel]] for channel in chosen], dtype=np.float64)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def chosen_channels(names: Sequence[str], asked: Sequence[str], path: Path) -> list[int]:
+    """Return the places of channels that are asked for by name or, from 0, by number; all if none is."""
+    known = [name.strip() for name in names]
+    if not known:
+        raise InputError(f"{path} has no channels.")
+    places = []
+    for channel in asked:
+        alike = [place for place, name in enumerate(known) if name and name.lower() == channel.strip().lower()]
+        if not alike and channel.strip().isdecimal() and int(channel) < len(known):
+            alike = [int(channel)]
+        if len(alike) != 1:
+            shown = ", ".join(filter(None, known[:SHOWN_NAMES])) or f"{len(known)} without names"
+            more = ", ..." if len(known) > SHOWN_NAMES else ""
+            what = "several channels" if alike else "no channel"
+            raise InputError(f"{path} has {what} {channel!r}: it has {shown}{more}; numbers count from 0.")
+        places += alike
+    return places or list(range(len(known)))

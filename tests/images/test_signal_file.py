@@ -1,0 +1,146 @@
+"""Signals and volumes in files: channels by name, whole volumes, and broken files that end in one sentence."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import wavfile
+
+from attentest.errors import InputError
+from attentest.images.image_file import read_image
+from attentest.images.nifti import nifti_like
+from attentest.images.sample import as_sample
+
+
+@pytest.fixture
+def values() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal((2, 50))
+
+
+def test_channels_of_a_table_are_its_columns_of_numbers(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f"t{i},{a!r},{b!r}" for i, (a, b) in enumerate(values.T.tolist())]
+    path.write_text("\n".join(["time,I,II", *lines]))
+    assert np.array_equal(as_sample(path, 1).pixels, values)
+    assert np.array_equal(read_image(path, dimension=1, channels=["ii"]), values[1:])
+    assert np.array_equal(read_image(path, dimension=1, channels=["1", "I"]), values[::-1])
+    with pytest.raises(InputError, match="no channel 'V1': it has I, II; numbers count from 0"):
+        read_image(path, dimension=1, channels=["V1"])
+    with pytest.raises(InputError, match="CSV, which holds signals, and an image is needed"):
+        read_image(path)
+    path.write_text("1,2\n3\n")
+    with pytest.raises(InputError, match="different numbers of columns"):
+        read_image(path, dimension=1)
+    path.write_text("a,b\nx,y\n")
+    with pytest.raises(InputError, match="no column of numbers"):
+        read_image(path, dimension=1)
+
+
+def test_sound_is_read_with_its_channels_and_not_when_it_ends_early(tmp_path: Path) -> None:
+    path, sound = tmp_path / "a.wav", np.arange(80, dtype=np.int16).reshape(40, 2)
+    wavfile.write(path, 100, sound)
+    assert np.array_equal(read_image(path, dimension=1), sound.T)
+    assert np.array_equal(read_image(path, dimension=1, channels=["1"]), sound.T[1:])
+    with pytest.raises(InputError, match="2 without names"):
+        read_image(path, dimension=1, channels=["2"])
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(InputError, match="ends early"):
+        read_image(path, dimension=1)
+
+
+def test_arrays_have_the_axes_of_the_model(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, values)
+    assert np.array_equal(as_sample(path, 1).pixels, values)
+    assert as_sample(path, 2).shape == (1, 2, 50)
+    with pytest.raises(InputError, match=r"one volume \(D, H, W\)"):
+        as_sample(path, 3)
+    with pytest.raises(InputError, match="leave channels"):
+        read_image(path, dimension=1, channels=["0"])
+
+
+def test_a_volume_is_read_whole_and_a_region_is_written_to_its_place(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    path, stored = tmp_path / "a.nii.gz", np.arange(60, dtype=np.int16).reshape(5, 4, 3)
+    affine = np.diag([2.0, 3.0, 4.0, 1.0])
+    nibabel.save(nibabel.Nifti1Image(stored, affine), path)
+    volume = read_image(path, dimension=3)
+    assert np.array_equal(volume, stored.T)
+    assert np.array_equal(volume[1], read_image(path, frame=1))
+    written = tmp_path / "region.nii"
+    written.write_bytes(nifti_like(path, volume > 30))
+    region = nibabel.load(written)
+    assert np.array_equal(region.affine, affine)
+    assert np.array_equal(np.asarray(region.dataobj), stored > 30)
+    plain = tmp_path / "b.nii"
+    nibabel.save(nibabel.Nifti1Image(stored, affine), plain)
+    content = bytearray(plain.read_bytes())
+    plain.write_bytes(content[:-20])
+    with pytest.raises(InputError, match="ends before its last pixel"):
+        read_image(plain, dimension=3)
+    struct.pack_into("<3h", content, 42, 1000, 1000, 1000)
+    plain.write_bytes(content)
+    with pytest.raises(InputError, match="1000000000 values, more than"):
+        read_image(plain, dimension=3)
+
+
+def test_a_series_is_sorted_by_position(tmp_path: Path) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    planes = np.random.default_rng(1).integers(0, 100, (3, 4, 5)).astype(np.uint16)
+
+    def save(name: str, place: int, series: str) -> None:
+        header = pydicom.Dataset()
+        header.file_meta = pydicom.dataset.FileMetaDataset()
+        header.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+        header.SOPClassUID = header.file_meta.MediaStorageSOPClassUID = pydicom.uid.CTImageStorage
+        header.SOPInstanceUID = header.file_meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
+        header.SeriesInstanceUID, header.Rows, header.Columns = series, 4, 5
+        header.ImageOrientationPatient, header.ImagePositionPatient = [1, 0, 0, 0, 1, 0], [0, 0, 5 * place]
+        header.BitsAllocated = header.BitsStored = 16
+        header.HighBit, header.PixelRepresentation, header.SamplesPerPixel = 15, 0, 1
+        header.PhotometricInterpretation = "MONOCHROME2"
+        header.PixelData = planes[place].tobytes()
+        header.save_as(tmp_path / name, enforce_file_format=True)
+
+    for name, place in (("a", 2), ("b", 0), ("c", 1)):
+        save(name, place, "1.2.3")
+    (tmp_path / "notes.txt").write_text("not a slice")
+    assert np.array_equal(read_image(tmp_path, dimension=3), planes)
+    save("d", 1, "1.2.4")
+    with pytest.raises(InputError, match="slices of one DICOM series"):
+        read_image(tmp_path, dimension=3)
+    with pytest.raises(InputError, match="is a directory"):
+        read_image(tmp_path)
+
+
+def test_edf_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
+    pyedflib = pytest.importorskip("pyedflib")
+    path = tmp_path / "a.edf"
+    headers = pyedflib.highlevel.make_signal_headers(["I", "II"], sample_frequency=50)
+    pyedflib.highlevel.write_edf(str(path), 10 * values, headers)
+    assert np.allclose(read_image(path, dimension=1, channels=["II"]), 10 * values[1:], atol=0.1)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match="is not an EDF file that can be read"):
+        read_image(path, dimension=1)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the packages that write the record
+def test_wfdb_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
+    wfdb = pytest.importorskip("wfdb")
+    record: dict[str, Any] = {"fs": 50, "units": ["mV"] * 2, "sig_name": ["I", "II"], "fmt": ["16"] * 2}
+    wfdb.wrsamp("a", p_signal=values.T, write_dir=str(tmp_path), **record)
+    assert np.allclose(read_image(tmp_path / "a.hea", dimension=1, channels=["II"]), values[1:], atol=1e-3)
+    (tmp_path / "a.dat").write_bytes(b"\0" * 20)
+    with pytest.raises(InputError, match="copy all files of the record"):
+        read_image(tmp_path / "a.hea", dimension=1)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyedflib", None)
+    (tmp_path / "a.edf").write_bytes(b"0" * 300)
+    with pytest.raises(InputError, match=r"reading EDF needs pyedflib: pip install 'attentest\[signals\]'"):
+        read_image(tmp_path / "a.edf", dimension=1)

@@ -1,0 +1,87 @@
+"""Results of signals and volumes: words, records, pictures and reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from attentest import AttentionTest
+from attentest.errors import worded
+from attentest.presentation.picture import SmallPicture
+from attentest.presentation.plane import Plane
+from attentest.record import ResultRecord
+from attentest.results.batch import small_picture
+
+Shape = tuple[int, ...]
+WORDS = {(1, 64): ("signal", "64 samples"), (3, 64): ("signal", "64 samples"), (1, 4, 8, 8): ("volume", "256 voxels")}
+
+
+def scores(images: Any) -> Any:
+    """Return the means of patches: 8 of a signal, 2 x 4 x 4 of a volume."""
+    if images.ndim == 3:
+        return images.mean(axis=1).reshape(len(images), 8, -1).mean(axis=2) ** 2
+    count, _, depth, height, width = images.shape
+    blocks = images.mean(axis=1).reshape(count, 2, depth // 2, 4, height // 4, 4, width // 4)
+    return blocks.mean(axis=(2, 4, 6)) ** 2
+
+
+def arrays(shape: Shape) -> np.ndarray[Any, Any]:
+    image = np.random.default_rng(2).standard_normal(shape)
+    image[..., 8:12] += 1.0 if image.ndim == 2 else 0.0
+    return image[0] if shape[0] == 1 else image
+
+
+@pytest.mark.parametrize("shape", WORDS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_a_result_is_told_shown_and_recorded(shape: Shape, gamma: float, tmp_path: Path) -> None:
+    noun, size = WORDS[shape]
+    test = AttentionTest(scores, image_shape=shape, noise=1.0, randomise=gamma)
+    result = test(arrays(shape))
+    assert size in repr(result)
+    assert f"the rest of the {noun}" in result.verdict()
+    assert ResultRecord.from_dict(json.loads(json.dumps(result.to_dict()))).dimension == len(shape) - 1
+    many = test.map([arrays(shape), arrays(shape) + 0.1])
+    assert many.summary().startswith(f"2 {noun}s")
+    for html in (result._repr_html_(), many._repr_html_()):
+        assert noun in html
+        assert "pixels" not in html.replace("image-rendering", "")
+    for width in (180.0, 80.0):
+        panels = result.plot(width=width)
+        assert len(panels) == (4 if gamma else 3)
+        assert noun in panels[0].get_title()
+        figure: Any = panels[0].figure
+        figure.canvas.draw()
+        box = figure.bbox
+        for text in (panel.xaxis.label for panel in panels):
+            assert text.get_window_extent().x1 <= box.x1 + 1
+    result.overlay()
+    many.plot()
+    plt.close("all")
+    many.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert f"{noun.capitalize()} and region" in page
+    small = small_picture([result])
+    assert isinstance(small, SmallPicture)
+    assert small.overlay().shape[2] == 3
+
+
+def test_slices_cross_in_the_region() -> None:
+    region = np.zeros((6, 9, 7), dtype=np.bool_)
+    region[2:5, 3, 4] = True
+    plane = Plane.through(region, region)
+    assert plane.caption.startswith("slice 3, column 4, row 3;")
+    shown = plane.values(np.arange(region.size).reshape(region.shape).astype(float))
+    assert set(np.flatnonzero(region)) <= set(shown[np.isfinite(shown)].astype(int))
+    assert plane.values(region).any()
+    assert not plane.values(region)[plane.places < 0].any()
+
+
+def test_words_of_other_axes() -> None:
+    assert worded("An image of 2 pixels; image_shape", 1) == "A signal of 2 samples; image_shape"
+    assert worded("an image, 1 pixel", 3) == "a volume, 1 voxel"
+    assert worded("an image", 2) == "an image"
