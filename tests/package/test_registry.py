@@ -143,7 +143,8 @@ def test_noise_from_the_image(name: str) -> None:
 @pytest.mark.parametrize("name", registry.IMAGE_FORMATS)
 def test_image_formats(name: str) -> None:
     parameters = list(inspect.signature(registry.IMAGE_FORMATS.load(name)).parameters)
-    assert len(parameters) == (3 if registry.IMAGE_FORMATS[name].has_window else 2)  # path, frame and window
+    known = registry.IMAGE_FORMATS[name]
+    assert len(parameters) == 2 + known.has_window + (len(known.dimensions) > 1)  # path, frame, window and dimension
 
 
 @pytest.mark.parametrize("name", registry.MODEL_LIBRARIES)

@@ -72,6 +72,8 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
     make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
     quote only tags about the geometry and coding of pixels.
     """
+    if path.is_dir():
+        return read_series(path, window)
     with medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
         errors = pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
         with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors):

@@ -180,9 +180,7 @@ def read_image(
         raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
     path = Path(path)
     if dimension == 3 and path.is_dir():
-        from attentest.images.dicom import read_series
-
-        return read_series(path, window)
+        return IMAGE_FORMATS["DICOM"].load()(path, frame, window, dimension)  # type: ignore[no-any-return]
     head = _first_bytes(path)
     formats = IMAGE_FORMATS.values()
     by_suffix = [kind for kind in formats if kind.suffixes and path.name.lower().endswith(kind.suffixes)]
