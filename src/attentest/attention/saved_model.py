@@ -148,7 +148,9 @@ class ModelConfig:
         for name in settings:
             size = self._value(name, defaults)
             several = size if isinstance(size, (list, tuple)) else [size] * (2 if name in PER_IMAGE else 1)
-            if name in PER_IMAGE and len(several) != 2:
+            # The ViT that is read without transformers is also one of signals and of volumes.
+            known = (1, 2, 3) if isinstance(defaults, ViTSettings) else (2,)
+            if name in PER_IMAGE and len(several) not in known:
                 raise InputError(f"{name!r} must be a side or a height and a width, got {len(several)} numbers.")
             sides += [whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in several]
         return tuple(sides)

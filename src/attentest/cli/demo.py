@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level, named_by_options
 from attentest.cli.output import print_json, progress_bar, say
+from attentest.errors import InputError
 
-SIZE = 16
-"""Side of the images in pixels, that of the bundled model."""
+SIZES = {1: 256, 2: 16, 3: 16}
+"""Side of what is tested, that of the bundled model, by the number of axes."""
 
-SIGNAL = 3.0
+HEIGHTS = {1: 1.5, 2: 3.0, 3: 1.5}
 """Mean of the signal, in standard deviations of the noise: clear to the test, not to the eye."""
-
-
-TITLES = ("pure noise", f"signal of {SIGNAL:g} sigma")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="File of the figure: .png, .svg or .pdf.", metavar="FILE")] = Path(
         "demo/demo.png"
     ),
+    signal: Annotated[bool, typer.Option("--signal", help="Signals of 256 samples in place of images.")] = False,
+    volume: Annotated[
+        bool, typer.Option("--volume", help="Volumes of 16 x 16 x 16 voxels in place of images.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the two images.", metavar="N", min=0)] = 0,
     search: SearchOption = SPECTRAL,
     alpha: AlphaOption = 0.05,
@@ -35,10 +37,12 @@ def demo(
 
     ```
     attentest demo --out demo.png
+    attentest demo --signal --out signal.png
     ```
 
-    The naive test calls both regions significant. The selective test accounts for the model having chosen the region
-    from the same image, and tells them apart.
+    The naive test calls both regions of the images significant. The selective test accounts for the model having chosen
+    the region from the same image, and tells them apart. Volumes are tested with --randomise 0.5 and --region-unit
+    patches: given the exact outline of a region among thousands of voxels, little is left to find.
     """
     import numpy as np
 
@@ -48,17 +52,23 @@ def demo(
     from attentest.presentation.rows import row_of
 
     check_level(alpha)
+    if signal and volume:
+        raise InputError("--signal and --volume are two demonstrations: give one of them.")
     with named_by_options({"the file name of the figure": "--out"}):
         check_figure_path(out)
     from attentest.pipeline.attention_test import AttentionTest
     from attentest.simulation.images import null_images, signal_images
     from attentest.training.bundled import bundled_model
 
-    with progress_bar("testing 2 images") as progress:
+    axes = 1 if signal else 3 if volume else 2
+    size, height = SIZES[axes], HEIGHTS[axes]
+    with progress_bar(f"testing 2 {'signals' if signal else 'volumes' if volume else 'images'}") as progress:
         rng = np.random.default_rng(seed)
-        images = [null_images(rng, 1, SIZE)[0], signal_images(rng, 1, SIZE, SIGNAL)[0][0]]
-        test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=str(search))
-        named = list(zip(TITLES, test.map(images, progress), strict=True))
+        images = [null_images(rng, 1, size, axes=axes)[0], signal_images(rng, 1, size, height, axes=axes)[0][0]]
+        chosen: dict[str, Any] = {"randomise": 0.5, "region_unit": "patches"} if volume else {}
+        test = AttentionTest.from_pretrained(bundled_model(axes=axes), noise=1.0, search=str(search), **chosen)
+        titles = "pure noise", f"signal of {height:g} sigma"
+        named = list(zip(titles, test.map(images, progress), strict=True))
     if as_json:
         for title, result in named:
             verdict = {"alpha": alpha, "reject": result.reject_at(alpha)}

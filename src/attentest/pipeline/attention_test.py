@@ -109,7 +109,7 @@ class AttentionTest:
             processor, definition.image_size, saved_with=source if as_saved else None
         )
         scores = _scores(saved.encoder, definition, image_size, owned=True)
-        if as_saved and preprocessing is None and saved.usual_processor:
+        if as_saved and preprocessing is None and saved.usual_processor and len(scores.image_shape) == 3:
             preprocessing = Preprocessing.usual(saved.usual_processor, scores.image_shape)
         of_model = {"attention": "rollout", "image_size": None, "device": None, "batch_size": None}  # of the scores now
         return cls(scores, **{**options, "preprocessing": preprocessing, **of_model})
