@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.checks import whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.images.image_file import MAX_PIXELS
 from attentest.images.image_source import ImageSource, PathLike, loaded
 from attentest.images.pillow import picture_pixels
@@ -114,7 +114,8 @@ def _checked_values(image: Any, dimension: int) -> tuple[NDArray[Any], tuple[flo
         with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
             finite = np.count_nonzero(np.isfinite(values.astype(np.float64) if wide else values))
         if bad := values.size - finite:
-            raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
+            said = f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite."
+            raise InputError(worded(said, dimension))
     return values, LEVELS.get(values.dtype.str[1:])
 
 
