@@ -401,6 +401,17 @@ def test_demo_tells_noise_from_signal(tmp_path: Path, capsys: pytest.CaptureFixt
     assert picture_size(tmp_path / "demo.png")[1] > 500
 
 
+@pytest.mark.parametrize("kind", ["signal", "volume"])
+def test_demo_of_signals_and_volumes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_main(capsys, "demo", f"--{kind}", "--out", str(tmp_path / "demo.png"))
+    assert done.code == 0, done.err
+    assert done.out.startswith(kind)
+    assert [line.split()[-2:] == ["not", "significant"] for line in done.out.splitlines()[2:4]] == [True, False]
+    assert picture_size(tmp_path / "demo.png")[1] > 500
+    both = run_main(capsys, "demo", "--signal", "--volume")
+    assert (both.code, "two demonstrations" in both.err) == (2, True)
+
+
 def test_deciding_takes_fewer_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import tempfile
@@ -16,7 +17,7 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import ARCHITECTURES, check_target
+from attentest.training.bundled import ARCHITECTURES, bundled_model, check_target
 from attentest.training.classifier import GraphedGradients, TrainedModel, classifier_config, set_gradients
 from attentest.training.paper_model import train
 from attentest.training.settings import TrainingSettings
@@ -70,6 +71,36 @@ def test_training_learns_and_is_repeatable(trained: TrainedModel) -> None:
     longer = train(small(epochs=5, images_per_class=300, batch_size=64))
     # Half is chance, with a standard error of 0.02 on 600 images; other seeds reach 0.74 to 0.82.
     assert longer.record["accuracy"]["held_out"] > 0.62
+
+
+@pytest.mark.parametrize(("axes", "size", "patch"), [(1, 64, 2), (3, 8, 2)])
+def test_signals_and_volumes_have_models_of_their_own(axes: int, size: int, patch: int, tmp_path: Path) -> None:
+    settings = small(axes=axes, image_size=size)
+    model = train(settings)
+    assert f"--axes {axes}" in model.record["command"]
+    model.save(tmp_path / "model")
+    test = AttentionTest.from_pretrained(tmp_path / "model", noise=1.0, confidence_level=None, randomise=0.5)
+    assert test.image_shape == (1, *[size] * axes)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["patch_size"] == [patch] * axes
+    image = null_images(np.random.default_rng(0), 1, size, axes=axes)[0]
+    assert 0 < test(image).pvalue <= 1
+    # The scores are those of the classifier's own layers.
+    scores = test.pipeline.scores
+    inputs = torch.from_numpy(image)[None, None]
+    assert torch.allclose(scores(inputs), scores.through_modules(inputs), rtol=1e-12)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="at most 3"):
+        small(axes=4)
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_bundled_models_of_signals_and_volumes_are_those_of_their_records(axes: int) -> None:
+    directory = bundled_model(axes=axes)
+    record = json.loads((directory / "training.json").read_text())
+    settings = TrainingSettings(**record["settings"])
+    assert (settings.axes, record["command"]) == (axes, settings.command())
+    assert record["accuracy"]["held_out"] > 0.9
+    assert hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest() == record["weights_sha256"]
+    assert AttentionTest.from_pretrained(directory, noise=1.0).image_shape == (1, *[settings.image_size] * axes)
 
 
 def test_training_leaves_the_callers_random_state(trained: TrainedModel) -> None:
