@@ -41,6 +41,9 @@ FROM_IMAGE = "estimated from the tested image itself"
 LONGEST_ORIGIN = 48
 """Most characters of the record that the representation of a model has."""
 
+VALUES_TOGETHER = 2**18
+"""Values of contrasts of channels whose degrees of freedom are computed at a time."""
+
 MOST_AVERAGED = 10**9
 """Largest number of images: a larger one is a mistake."""
 
@@ -418,11 +421,12 @@ class PerChannel(BaseNoise):
         """
         planes = eta.reshape(len(eta), len(self.channels), -1)
         degrees = np.full(len(eta), np.inf)
-        for channel in range(planes.shape[1]):
-            weighted = planes[:, channel].any(axis=1)
-            if weighted.any():
-                of_channel = complete(self.spatial).degrees_per_image(planes[weighted, channel], origin)
-                degrees[weighted] = np.minimum(degrees[weighted], of_channel)
+        contrast, channel = np.nonzero(planes.any(axis=2))
+        together = max(1, VALUES_TOGETHER // planes.shape[2])  # several leads at a time, because they share the draws
+        for start in range(0, len(contrast), together):
+            part = slice(start, start + together)
+            of_channel = complete(self.spatial).degrees_per_image(planes[contrast[part], channel[part]], origin)
+            np.minimum.at(degrees, contrast[part], of_channel)
         return degrees
 
     def correlation_length(self) -> float:

@@ -77,8 +77,9 @@ MOST_ON_TORUS = 2**28
 TOGETHER = 2**20
 """Values on tori that are transformed at a time."""
 
-FORMS = 256
-"""Draws of noise from which the variance of a quadratic form is estimated, to within 9%, one standard error."""
+FORMS, FORMS_OF_VOLUMES = 256, 32
+"""Draws of noise from which the variance of a quadratic form is estimated, to within 9%, one standard error; for
+volumes, of which a draw may take a second, to within 25%, because they have many degrees of freedom."""
 
 FORM_VALUES_TOGETHER = 2**22
 """Values of these draws that are held at a time."""
@@ -178,10 +179,10 @@ class LagNoise(CorrelatedNoise):
         weights[..., 1:] *= 2
         flat = weights.reshape(len(eta), -1)
         rng = np.random.default_rng(0)
-        forms = np.empty((FORMS, len(eta)))
+        forms = np.empty((FORMS if len(self.shape) < 3 else FORMS_OF_VOLUMES, len(eta)))
         together = max(1, FORM_VALUES_TOGETHER // math.prod(torus))
-        for start in range(0, FORMS, together):
-            part = slice(start, min(start + together, FORMS))
+        for start in range(0, len(forms), together):
+            part = slice(start, min(start + together, len(forms)))
             draws = self._draw(rng, part.stop - part.start, eta.shape[1]).reshape(-1, *self.shape)
             power = np.abs(np.fft.rfftn(draws, s=torus, axes=axes)) ** 2
             forms[part] = power.reshape(len(draws), -1) @ flat.T
