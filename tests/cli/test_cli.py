@@ -412,6 +412,28 @@ def test_demo_of_signals_and_volumes(kind: str, tmp_path: Path, capsys: pytest.C
     assert (both.code, "two demonstrations" in both.err) == (2, True)
 
 
+def test_a_channel_of_a_recording_is_chosen_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leads = np.random.default_rng(0).normal(size=(256, 2))
+    np.savetxt("recording.csv", leads, delimiter=",", header="I,II", comments="")
+    np.save("second.npy", leads[:, 1])
+    options = ("--model", str(bundled_model(axes=1)), "--noise", "1", "--no-interval", "--tol", "1e-3", "--json")
+    by_name = json.loads(run_main(capsys, "test", "recording.csv", "--channel", "II", *options).out)
+    alone = json.loads(run_main(capsys, "test", "second.npy", *options).out)
+    assert by_name["pvalue"] == pytest.approx(alone["pvalue"], abs=1e-9)
+    for arguments, said in (
+        (("recording.csv", "--channel", "V5"), "V5"),
+        (("recording.csv",), "2 channels"),
+        (("second.npy", "--channel", "0", "--connectivity", "2", "--components"), "connectivity"),
+    ):
+        done = run_main(capsys, "test", *arguments, *options)
+        assert done.code != 0
+        assert said in done.err + done.out
+        assert "Traceback" not in done.err
+
+
 def test_deciding_takes_fewer_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
