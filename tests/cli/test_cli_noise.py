@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from attentest import InputError, noise_check
+from attentest import InputError, bundled_model, noise_check
 from attentest.cli import app
 from attentest.noise import (
+    AR1,
     AR1Covariance,
     AutomaticCovariance,
     Isotropic,
@@ -27,6 +28,7 @@ from attentest.noise import (
     as_noise,
     load_noise,
 )
+from command_line import run_main
 
 IMAGES = np.random.default_rng(7).normal(4.0, 1.5, size=(12, 6, 5))
 FILES = [f"{number}.npy" for number in range(len(IMAGES))]
@@ -238,3 +240,20 @@ def test_help_teaches() -> None:
     assert "attentest noise check phantom/*.npy" in run("check", "--help").stdout
     assert "attentest noise fit phantom/*.npy" in run("fit", "--help").stdout
     assert "attentest noise show" in run("show", "--help").stdout
+
+
+def test_the_noise_of_signals_is_fitted_checked_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("recordings").mkdir()
+    for number, signal in enumerate(AR1(0.6).sample(np.random.default_rng(0), 6, 256)):
+        np.save(f"recordings/{number}.npy", signal)
+    done = run_main(capsys, "noise", "fit", "recordings", "--axes", "1", "--out", "noise.json")
+    assert (done.code, "6 signals of 256 samples and 1 channel" in done.err) == (0, True), done.err
+    assert run_main(capsys, "noise", "check", "recordings", "--axes", "1", "--noise", "noise.json").code == 0
+    options = ("--model", str(bundled_model(axes=1)), "--noise", "noise.json", "--no-interval", "--tol", "1e-3")
+    done = run_main(capsys, "test", "recordings/0.npy", *options)
+    assert (done.code, done.out.startswith("signal")) == (0, True), done.err
+    refused = run_main(capsys, "noise", "fit", "recordings", "--out", "noise.json")
+    assert (refused.code, "Traceback" in refused.err) == (2, False)

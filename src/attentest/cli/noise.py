@@ -27,7 +27,7 @@ from attentest.cli.options import (
 from attentest.cli.output import Move, print_json, progress_bar, say
 from attentest.cli.values import as_noise_model, check_files, noise_file
 from attentest.definition import option
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class ReferenceOptions:
 
     frame: FrameOption = None
     window: WindowOption = False
+    axes: int = option("What the files are: 1 for signals, 2 for images, 3 for volumes.", default=2, limits=(1, 3))
     as_json: ReportJsonOption = False
 
     def sources(self, images: Sequence[Path]) -> list[ImageSource]:
@@ -73,9 +74,12 @@ class ReferenceOptions:
 
     def read(self, sources: Sequence[ImageSource], progress: Move) -> Iterator[ImageLike]:
         """Read images one by one, and report how many are read."""
+        from attentest.images.sample import as_sample
+
         for done, source in enumerate(sources):
             progress(done, len(sources))
-            yield source.read()
+            image = source.read(self.axes)
+            yield image if self.axes == 2 else as_sample(image, self.axes)
         progress(len(sources), len(sources))
 
 
@@ -287,7 +291,8 @@ def fit(
         return
     channels, *sides = fitted.mean_.shape
     size = " x ".join(map(str, sides))
-    say(f"{counted(fitted.n_images_, 'image')} of {size} pixels and {counted(channels, 'channel')}")
+    what = f"{counted(fitted.n_images_, 'image')} of {size} pixels and {counted(channels, 'channel')}"
+    say(worded(what, options.axes))
     if per_image_gain:
         least, most = fitted.gains_.min(), fitted.gains_.max()
         say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
