@@ -50,6 +50,7 @@ def test_train_records_its_command(tiny_directory: Path) -> None:
     record = json.loads((tiny_directory / "training.json").read_text())
     assert record["settings"] == {
         "image_size": 8,
+        "axes": 2,
         "architecture": "small",
         "seed": 3,
         "epochs": 1,
@@ -188,7 +189,7 @@ def test_numbers_that_the_library_refuses_are_those_of_options(
         ("app", "--port", "65536"),
         ("noise check a.npy --noise 1", "--simulations", "18"),
         ("report nowhere", "--cards", "-1"),
-        ("test a.npy --noise 1", "--connectivity", "3"),
+        ("test a.npy --noise 1", "--connectivity", "4"),
         ("reproduce --engine processes", "--cores", "0"),
     ],
 )
