@@ -239,3 +239,8 @@ def test_damaged_values_are_found(changes: dict[str, Any], message: str) -> None
     assert Context.from_dict(context.to_dict()) == context
     with pytest.raises(InputError, match=message):
         Context.from_dict({**context.to_dict(), **changes})
+
+
+def test_an_image_whose_variance_underflows_has_no_effect_size() -> None:
+    tiny = compared(image=1e-200 * np.random.default_rng(0).normal(size=compared().image.shape))
+    assert tiny.contexts["two-sided"].standard_deviations is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_arrays_have_the_axes_of_the_model(tmp_path: Path, values: np.ndarray[An
     with pytest.raises(InputError, match=r"one volume \(D, H, W\)"):
         as_sample(path, 3)
     with pytest.raises(InputError, match="leave channels"):
-        read_image(path, dimension=1, channels=["0"])
+        read_image(path, dimension=2, channels=["0"])
 
 
 def test_a_volume_is_read_whole_and_a_region_is_written_to_its_place(tmp_path: Path) -> None:
@@ -144,3 +145,46 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "a.edf").write_bytes(b"0" * 300)
     with pytest.raises(InputError, match=r"reading EDF needs pyedflib: pip install 'attentest\[signals\]'"):
         read_image(tmp_path / "a.edf", dimension=1)
+
+
+def test_a_column_in_which_a_number_is_missing_is_not_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "ecg.csv"
+    for cell in ("", "NA", "1_000"):
+        path.write_text(f"label,time,ecg\na,0,1.5\nb,1,{cell}\nc,2,2.5\n")
+        with pytest.raises(InputError, match=f"column ecg of .* has '{cell}' in place of its number 2"):
+            read_image(path, dimension=1)
+        assert read_image(path, dimension=1, channels=["time"]).tolist() == [[0.0, 1.0, 2.0]]
+    for separator in (";", "\t"):
+        path.write_text(f"time{separator}ecg\n0{separator}1.5\n1{separator}2.5\n")
+        assert read_image(path, dimension=1, channels=["ecg"]).tolist() == [[1.5, 2.5]]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_samples_of_sounds_are_the_numbers_stored(width: int, tmp_path: Path) -> None:
+    stored = [-100, 3, 99]
+    with wave.open(str(tmp_path / "sound.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(width)
+        file.setframerate(100)
+        offset = 128 if width == 1 else 0
+        file.writeframes(b"".join((value + offset).to_bytes(width, "little", signed=width > 1) for value in stored))
+    assert read_image(tmp_path / "sound.wav", dimension=1).tolist() == [stored]
+
+
+def test_channels_of_an_array_are_chosen_by_number(tmp_path: Path) -> None:
+    np.save(tmp_path / "leads.npy", np.arange(6.0).reshape(2, 3))
+    assert read_image(tmp_path / "leads.npy", dimension=1, channels=["1"]).tolist() == [[3.0, 4.0, 5.0]]
+    with pytest.raises(InputError, match="2 without names"):
+        read_image(tmp_path / "leads.npy", dimension=1, channels=["2"])
+
+
+def test_what_a_library_prints_about_a_file_is_no_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pyedflib = pytest.importorskip("pyedflib")
+    whole, damaged = tmp_path / "whole.edf", tmp_path / "damaged.edf"
+    with pyedflib.EdfWriter(str(whole), 1) as writer:
+        writer.setSignalHeaders([pyedflib.highlevel.make_signal_header("II", sample_frequency=100)])
+        writer.writeSamples([np.sin(np.arange(200.0))])
+    damaged.write_bytes(whole.read_bytes()[:-100])
+    with pytest.raises(InputError, match="is not an EDF file that can be read"):
+        read_image(damaged, dimension=1)
+    assert capfd.readouterr().out == ""

@@ -11,7 +11,7 @@ from attentest.cli.values import as_aggregation, as_chosen_contrast, as_noise_mo
 from attentest.definition import COMPARED, IMAGE, MODEL, PretrainedDefinition, option
 from attentest.errors import InputError
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
-from attentest.training.bundled import bundled_model
+from attentest.training.bundled import bundled_model, model_named
 
 if TYPE_CHECKING:
     from attentest.pipeline.attention_test import AttentionTest
@@ -34,7 +34,7 @@ class AttentionTestOptions:
         "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0, panel=IMAGE
     )
     model: str | None = option(
-        "Directory of a saved Hugging Face ViT, or its id on the hub.",
+        "Directory of a saved Hugging Face ViT, or its id on the hub; or a bundled model: base16, signal256, volume16.",
         default=None,
         metavar="DIR",
         shown_default="the bundled 16x16 model",
@@ -105,7 +105,7 @@ class AttentionTestOptions:
 
         spectral = SpectralSearch(tol=self.tol, max_evaluations=self.max_evaluations, strict=self.strict)
         return AttentionTest.from_pretrained(
-            self.model or bundled_model(),
+            model_named(self.model) if self.model else bundled_model(),
             noise=as_noise_model(self.noise, self.rho),
             attention=as_aggregation(self.attention, self.heads),
             preprocessing="saved" if self.preprocessing else None,

@@ -16,6 +16,7 @@ from attentest.cli.command import Command, Group, with_options_of
 from attentest.cli.images import image_sources
 from attentest.cli.options import (
     OUTPUT,
+    ChannelOption,
     EstimatorName,
     FrameOption,
     ReportJsonOption,
@@ -65,12 +66,13 @@ class ReferenceOptions:
 
     frame: FrameOption = None
     window: WindowOption = False
+    channel: ChannelOption = None
     axes: int = option("What the files are: 1 for signals, 2 for images, 3 for volumes.", default=2, limits=(1, 3))
     as_json: ReportJsonOption = False
 
     def sources(self, images: Sequence[Path]) -> list[ImageSource]:
         """Return the images of files and folders; they are not read."""
-        return image_sources(images, frame=self.frame, window=self.window)
+        return image_sources(images, frame=self.frame, window=self.window, channels=self.channel or ())
 
     def read(self, sources: Sequence[ImageSource], progress: Move) -> Iterator[ImageLike]:
         """Read images one by one, and report how many are read."""

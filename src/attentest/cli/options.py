@@ -137,6 +137,16 @@ RetryOption = Annotated[
     typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of the images.", metavar="N", min=0)]
+ChannelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Channel of a signal's file, by its name or its number from 0; repeat it for several.",
+        metavar="NAME",
+        show_default="all",
+        rich_help_panel=IMAGE,
+    ),
+]
+
 FrameOption = Annotated[
     int | None,
     typer.Option(

@@ -11,7 +11,16 @@ import typer
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.images import check_pairs, image_sources
-from attentest.cli.options import SEARCH, SPECTRAL, AlphaOption, EngineOptions, FrameOption, WindowOption, check_level
+from attentest.cli.options import (
+    SEARCH,
+    SPECTRAL,
+    AlphaOption,
+    ChannelOption,
+    EngineOptions,
+    FrameOption,
+    WindowOption,
+    check_level,
+)
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import CertificateOptions, OutputOptions, is_folder
 from attentest.cli.report import picture_kinds, records_folder, write_folder_report
@@ -36,15 +45,7 @@ class RunOptions:
     )
     frame: FrameOption = None
     window: WindowOption = False
-    channel: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Channel of a signal's file, by its name or its number from 0; repeat it for several.",
-            metavar="NAME",
-            show_default="all",
-            rich_help_panel=IMAGE,
-        ),
-    ] = None
+    channel: ChannelOption = None
     reference: Annotated[
         list[Path] | None,
         typer.Option(

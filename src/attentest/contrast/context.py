@@ -131,7 +131,7 @@ class ComparedRegion:
             "greater": differences < observed - rounding,
             "less": differences > observed + rounding,
         }
-        flat = high - low <= rounding
+        flat = high - low <= rounding or not deviation > 0  # which underflows for tiny pixels
         contexts = {
             alternative: Context(
                 placements=len(differences),

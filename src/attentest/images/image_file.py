@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import whole_number
@@ -193,7 +194,7 @@ def read_image(
         raise InputError(
             f"{path} is taken for {name}, which holds {holds}, and {worded('an image', dimension)} is needed."
         )
-    if channels and file_format.dimensions != (1,):
+    if channels and dimension != 1:
         raise InputError(f"{path} is taken for {name}, whose channels have no names: leave channels (--channel) out.")
     if file_format.dimensions == (1,):
         if frame is not None:
@@ -207,7 +208,13 @@ def read_image(
         raise InputError(
             f"only a {windowed} file has a display window, and {path} is none: leave window (--window) out."
         )
-    return file_format.load()(path, frame, *axes)  # type: ignore[no-any-return]
+    values = file_format.load()(path, frame, *axes)
+    if channels:  # of a signal in a format without names
+        from attentest.images.signal_file import chosen_channels
+
+        values = np.atleast_2d(values)
+        values = values[chosen_channels([""] * len(values), channels, path)]
+    return values  # type: ignore[no-any-return]
 
 
 def check_regular(path: Path) -> None:

@@ -144,7 +144,8 @@ class Preprocessing:
 
     def chosen(self, resize: str, scale: str, size: tuple[int, ...]) -> Preprocessing:
         """Return the preprocessing with one of ``RESIZES`` and one of ``SCALES``, for an input of these sides."""
-        sizes = {"stretch": (size, None), "crop": (max(size), size), "none": (None, None)}
+        whole = None if len(size) == 1 else max(size)  # of a signal, the middle is cut out as it is
+        sizes = {"stretch": (size, None), "crop": (whole, size), "none": (None, None)}
         changes: dict[str, Any] = {}
         if resize in sizes:
             changes["resize"], changes["crop"] = sizes[resize]
@@ -323,6 +324,8 @@ def _image_shape(shape: tuple[int, ...], channels: int, grey: bool) -> tuple[int
     image = tuple(whole_number(size, "each size of an image", 1, 2**31) for size in shape)
     if image[0] not in (1, wanted) and not (grey and wanted == 1 and image[0] == len(GREY)):
         advice = "convert it to grey first" if wanted == 1 else "keep only the channels that the model was trained on"
+        if len(shape) == 2:
+            advice = "choose its channels with --channel"
         allowed = "1 channel" if wanted == 1 else f"1 or {wanted} channels"
         raise InputError(f"the model takes images with {allowed}, but this one has {described_shape(image)}: {advice}.")
     return image

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import warnings
+import wave
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
     """Return channels (C, T) of an EDF or BDF file in their physical units; all of them, if none is named."""
     with optional_package("EDF", "pyedflib", "signals") as pyedflib:
         with decoding(f"{path} is not an EDF file that can be read: check that it is whole"):
+            if path.stat().st_size != _size_of_edf(path):
+                raise ValueError("its header tells of another size")  # the library would print that
             file = pyedflib.EdfReader(str(path))
         with file:
             lengths = [int(length) for length in file.getNSamples()]
@@ -38,6 +42,17 @@ def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
                 return np.stack([file.readSignal(channel) for channel in chosen])
 
 
+def _size_of_edf(path: Path) -> int:
+    """Return the size of an EDF or BDF file by its header, in bytes."""
+    with path.open("rb") as file:
+        head = file.read(256)
+        signals = int(head[252:256])
+        file.seek(256 + 216 * signals)
+        samples = sum(int(file.read(8)) for _ in range(signals))
+    width = 3 if path.name.lower().endswith(".bdf") else 2
+    return int(head[184:192]) + int(head[236:244]) * samples * width
+
+
 def read_wfdb(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
     """Return channels (C, T) of a WFDB record, which is given by its header, in their physical units."""
     with optional_package("WFDB", "wfdb", "signals") as wfdb:
@@ -47,41 +62,71 @@ def read_wfdb(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
             names, length = [str(name) for name in header.sig_name], int(header.sig_len)
         chosen = chosen_channels(names, channels, path)
         check_values(len(chosen) * length, path)
+        for name in dict.fromkeys(header.file_name or ()):
+            if not path.with_name(name).exists():
+                raise InputError(f"{path} belongs to the samples in {name}, which is not beside it: copy it there.")
         with decoding(f"the samples of {path} end before the last one or are damaged: copy all files of the record"):
             return np.ascontiguousarray(wfdb.rdrecord(record, channels=chosen).p_signal.T, dtype=np.float64)
 
 
 def read_wav(path: Path, channels: Sequence[str]) -> NDArray[Any]:
-    """Return channels (C, T) of a WAV file, as they are stored."""
+    """Return channels (C, T) of a WAV file, the numbers that are stored; those of 8 bits count from their middle."""
     from scipy.io import wavfile  # here because it is slow to import
 
     check_values(path.stat().st_size // 8, path)
-    damaged = f"{path} is not a WAV file that can be read, or ends early: copy it again"
+    damaged = f"{path} is not a WAV file of plain samples (PCM or floating point) that can be read, or ends early"
     with decoding(damaged, wavfile.WavFileWarning), warnings.catch_warnings():
         warnings.simplefilter("error", wavfile.WavFileWarning)
         values = np.atleast_2d(wavfile.read(path)[1].T)
     check_values(values.size, path)
+    if values.dtype == np.uint8:
+        values = values.astype(np.int16) - 128
+    elif values.dtype == np.int32 and _bytes_of_sample(path) == 3:
+        values = values >> 8  # SciPy fills the lowest of four bytes with zeros
     return np.ascontiguousarray(values[chosen_channels([""] * len(values), channels, path)])
 
 
+def _bytes_of_sample(path: Path) -> int | None:
+    """Return the bytes of a sample of a WAV file; None if its samples are no plain integers."""
+    with suppress(wave.Error), wave.open(str(path), "rb") as file:
+        return file.getsampwidth()
+    return None
+
+
 def read_csv(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
-    """Return the columns of a CSV file that hold numbers, (C, T); the first line may have their names."""
+    """Return the columns of a CSV file that hold numbers, (C, T); the first line may have their names.
+
+    Columns are separated by commas, semicolons or tabs, of which the first line has the most. A column without any
+    number is a text and left out; one in which some are missing is an error.
+    """
     if path.stat().st_size > LARGEST_TABLE:
         raise InputError(
             f"{path} has {path.stat().st_size} bytes, more than the {LARGEST_TABLE} allowed: save it as .npy."
         )
     with decoding(f"{path} is not a table of columns that can be read", csv.Error, quoted=True):
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+            line = file.readline()
+            file.seek(0)
+            rows = [row for row in csv.reader(file, delimiter=max(",;\t", key=line.count)) if row]
         names = rows.pop(0) if rows and not any(_is_number(cell) for cell in rows[0]) else [""] * len(rows[0])
         if {len(row) for row in rows} != {len(names)}:
             raise ValueError("its lines have different numbers of columns, or there is none")
     columns = dict(enumerate(zip(*rows, strict=True)))
-    numeric = [place for place, column in columns.items() if all(map(_is_number, column))]
+    numeric = [place for place, column in columns.items() if any(map(_is_number, column))]
     if not numeric:
-        raise InputError(f"{path} has no column of numbers only: give one with a number in each line.")
-    chosen = chosen_channels([names[place] for place in numeric], channels, path)
-    return np.array([columns[numeric[channel]] for channel in chosen], dtype=np.float64)
+        raise InputError(
+            f"{path} has no column of numbers: give one with a number in each line, and a decimal point in it."
+        )
+    places = [numeric[channel] for channel in chosen_channels([names[place] for place in numeric], channels, path)]
+    for place in places:
+        missing = next((line for line, text in enumerate(columns[place], 1) if not _is_number(text)), None)
+        if missing is not None:
+            name = names[place].strip() or f"{place + 1}"
+            raise InputError(
+                f"column {name} of {path} has {columns[place][missing - 1]!r} in place of its number {missing}: fill "
+                "it in, or choose other columns with --channel (channels=)."
+            )
+    return np.array([columns[place] for place in places], dtype=np.float64)
 
 
 def _is_number(text: str) -> bool:
@@ -89,7 +134,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def chosen_channels(names: Sequence[str], asked: Sequence[str], path: Path) -> list[int]:

@@ -260,7 +260,8 @@ class Inputs:
         else:
             advice = None
             if shape[0] not in (1, expected[0]):
-                advice = "convert it to grey first, or use a model of that many channels"
+                one = {1: "choose one with --channel", 2: "convert it to grey first", 3: "give one channel"}
+                advice = f"{one[self.dimension]}, or use a model of that many channels"
             elif shape[1:] != expected[1:]:
                 advice = "resize it first, or say how it is to be done with resize='stretch' (--resize stretch)"
             if advice is not None:

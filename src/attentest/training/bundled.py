@@ -71,6 +71,13 @@ def bundled_model(image_size: int = 16, architecture: str = "base", *, axes: int
     return Path(__file__).parent / "models" / name
 
 
+def model_named(name: str) -> str | Path:
+    """Return the directory of the bundled model of a name, such as "signal256"; otherwise the name itself."""
+    bundled = Path(__file__).parent / "models" / name
+    known = {*(f"{architecture}{size}" for architecture, size in BUNDLED), *OTHERS.values()}
+    return bundled if name in known and not Path(name).exists() else name
+
+
 def check_target(directory: Path) -> None:
     """Check that a directory is empty or new and can be written, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
