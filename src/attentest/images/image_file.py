@@ -210,11 +210,32 @@ def read_image(
         )
     values = file_format.load()(path, frame, *axes)
     if channels:  # of a signal in a format without names
-        from attentest.images.signal_file import chosen_channels
-
         values = np.atleast_2d(values)
         values = values[chosen_channels([""] * len(values), channels, path)]
     return values  # type: ignore[no-any-return]
+
+
+SHOWN_NAMES = 12
+"""Names of channels that a message lists."""
+
+
+def chosen_channels(names: Sequence[str], asked: Sequence[str], path: Path) -> list[int]:
+    """Return the places of channels that are asked for by name or, from 0, by number; all if none is."""
+    known = [name.strip() for name in names]
+    if not known:
+        raise InputError(f"{path} has no channels.")
+    places = []
+    for channel in asked:
+        alike = [place for place, name in enumerate(known) if name and name.lower() == channel.strip().lower()]
+        if not alike and channel.strip().isdecimal() and int(channel) < len(known):
+            alike = [int(channel)]
+        if len(alike) != 1:
+            shown = ", ".join(filter(None, known[:SHOWN_NAMES])) or f"{len(known)} without names"
+            more = ", ..." if len(known) > SHOWN_NAMES else ""
+            what = "several channels" if alike else "no channel"
+            raise InputError(f"{path} has {what} {channel!r}: it has {shown}{more}; numbers count from 0.")
+        places += alike
+    return places or list(range(len(known)))
 
 
 def check_regular(path: Path) -> None:

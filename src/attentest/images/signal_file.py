@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_values, decoding, optional_package
+from attentest.images.image_file import check_values, chosen_channels, decoding, optional_package
 
 LARGEST_TABLE = 2**26
 """Most bytes of a CSV file: its texts take many times as much memory."""
-
-SHOWN_NAMES = 12
-"""Names of channels that a message lists."""
 
 
 def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
@@ -135,22 +132,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return "_" not in text
-
-
-def chosen_channels(names: Sequence[str], asked: Sequence[str], path: Path) -> list[int]:
-    """Return the places of channels that are asked for by name or, from 0, by number; all if none is."""
-    known = [name.strip() for name in names]
-    if not known:
-        raise InputError(f"{path} has no channels.")
-    places = []
-    for channel in asked:
-        alike = [place for place, name in enumerate(known) if name and name.lower() == channel.strip().lower()]
-        if not alike and channel.strip().isdecimal() and int(channel) < len(known):
-            alike = [int(channel)]
-        if len(alike) != 1:
-            shown = ", ".join(filter(None, known[:SHOWN_NAMES])) or f"{len(known)} without names"
-            more = ", ..." if len(known) > SHOWN_NAMES else ""
-            what = "several channels" if alike else "no channel"
-            raise InputError(f"{path} has {what} {channel!r}: it has {shown}{more}; numbers count from 0.")
-        places += alike
-    return places or list(range(len(known)))
