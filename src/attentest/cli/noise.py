@@ -81,7 +81,10 @@ class ReferenceOptions:
         for done, source in enumerate(sources):
             progress(done, len(sources))
             image = source.read(self.axes)
-            yield image if self.axes == 2 else as_sample(image, self.axes)
+            try:
+                yield image if self.axes == 2 else as_sample(image, self.axes)
+            except InputError as error:
+                raise InputError(f"{source.name} cannot be used: {error}") from None
         progress(len(sources), len(sources))
 
 

@@ -92,6 +92,10 @@ def contact_sheet(
         name = shown_name(picture.title, NAME_LETTERS)
         axes.set_title(name.pop("s"), size=7, pad=3, **name)
         axes.set_xlabel(f"p {selective_p(picture.record)}", size=7, labelpad=3)
+    shapes = [shown.get_array().shape for axes in images for shown in axes.get_images()[:1]]  # type: ignore[union-attr]
+    if (tallest := max((shape[0] / shape[1] for shape in shapes), default=1.0)) > 1:
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + rows * CELL[0] * (tallest - 1))
     significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     shown = counted(len(ordered), worded(of, ordered[0].record.dimension))
