@@ -300,6 +300,9 @@ class AttentionTest:
     ) -> Results | list[ComponentResults]:
         """Test many images and return their results in order; they equal those of one by one to within the error bars.
 
+        With randomised selection they do if images have the same names: the added noise comes from the name of an
+        image, by default its number in the batch, and that of an image by itself is 0.
+
         Parameters
         ----------
         images
@@ -308,8 +311,8 @@ class AttentionTest:
             True for a progress bar, in terminals and notebooks; or a function, which is called with (images done,
             images in all or None).
         components
-            1 or 2 to test each connected component of the regions, as :meth:`components` does with this connectivity;
-            the results of an image are then :class:`ComponentResults`.
+            1 or 2 (3 for volumes) to test each connected component of the regions, as :meth:`components` does with
+            this connectivity; the results of an image are then :class:`ComponentResults`.
         references
             Each image's own reference, for the contrast ``Reference()``.
         names
