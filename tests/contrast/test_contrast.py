@@ -286,7 +286,10 @@ def fails(region: np.ndarray) -> np.ndarray:
         (lambda: vit(contrast=Filtered(gaussian(2.0)))(PICTURE), "a blur of smaller sigma"),
         (lambda: Filtered(np.zeros((3, 3))), "finite and not all zero"),
         (lambda: Filtered(np.full((3, 3), np.inf)), "finite and not all zero"),
-        (lambda: Filtered(np.ones((1,) * 4)), r"an array \(h, w\) of numbers, got float64 of shape \(1, 1, 1, 1\)"),
+        (
+            lambda: Filtered(np.ones((1,) * 4)),
+            r"with the axes of the image, \(h, w\), got float64 of shape \(1, 1, 1, 1\)",
+        ),
         (lambda: Filtered([[1.0], [1.0, 2.0]]), "kernel must be an array of numbers"),
         (lambda: Filtered("sharpen"), "kernel must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or an array"),
         (lambda: Filtered("laplacian", border="zero"), "border must be one of reflect"),
@@ -324,3 +327,12 @@ def fails(region: np.ndarray) -> np.ndarray:
 def test_bad_input_ends_in_one_sentence(attempt: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         attempt()
+
+
+def test_a_record_tells_kernels_apart() -> None:
+    """Or a run with another blur would go on where the first was stopped."""
+    kernels: list[Any] = ["gaussian:0.5", "gaussian:0.6", gaussian(0.5), gaussian(0.6), "laplacian"]
+    described = [Filtered(kernel).describe() for kernel in kernels]
+    assert gaussian(0.5).shape == gaussian(0.6).shape
+    assert all(one != other for i, one in enumerate(described) for other in described[:i])
+    assert Filtered(gaussian(0.5)).describe() == described[2]

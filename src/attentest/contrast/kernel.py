@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
@@ -90,7 +91,6 @@ class Filtered:
     """
 
     def __init__(self, kernel: str | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect") -> None:
-        self._name = kernel if isinstance(kernel, str) and kernel in FILTERS else "array"
         self._text = kernel if isinstance(kernel, str) else None
         self._kernels: dict[int, NDArray[np.float64]] = {}  # by their number of axes
         if self._text is not None:
@@ -99,7 +99,9 @@ class Filtered:
             array = float_array(kernel, "kernel")
             if array.ndim not in (1, 2, 3) or array.size == 0:
                 got = f"{array.dtype} of shape {array.shape}"
-                raise InputError(f"kernel must be an array (h, w) of numbers, got {got}.", "kernel")
+                raise InputError(
+                    f"kernel must be an array of numbers with the axes of the image, (h, w), got {got}.", "kernel"
+                )
             if not np.all(np.isfinite(array)) or not np.any(array):
                 raise InputError("kernel must be finite and not all zero.", "kernel")
             self._kernels[array.ndim] = array
@@ -146,18 +148,22 @@ class Filtered:
         self.of.check_image(shape)
 
     def describe(self) -> dict[str, Any]:
-        """Return name and parameters, the kernel by its name and shape."""
+        """Return name and parameters, the kernel by its name or, of an array, by its shape and a hash of its values."""
+        kernel: dict[str, Any] = {"kernel": self._text}
+        if self._text is None:
+            (array,) = self._kernels.values()
+            digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+            kernel = {"kernel": "array", "kernel_shape": list(array.shape), "kernel_sha256": digest}
         return {
             "name": "filtered",
-            "kernel": self._name,
-            "kernel_shape": list(next(iter(self._kernels.values())).shape),
+            **kernel,
             "border": self._border,
             "of": dict(self.of.describe()),
         }
 
     def __repr__(self) -> str:
         sides = " x ".join(map(str, next(iter(self._kernels.values())).shape))
-        kernel = repr(self._name) if self._name != "array" else f"<{sides} kernel>"
+        kernel = repr(self._text) if self._text is not None else f"<{sides} kernel>"
         return f"Filtered({kernel}, of={self.of!r}, border={self._border!r})"
 
     def filtered(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
