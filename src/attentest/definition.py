@@ -64,48 +64,35 @@ LINE = 116
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known of an option besides its name, its type and its default.
-
-    Parameters
-    ----------
-    help
-        What it does, in a sentence or two, for every help text.
-    details
-        More about it, for the documentation of the library.
-    check
-        Returns the value as the test uses it, or raises an error; None if any value will do.
-    text
-        Makes the value of a text on the command line; None if a command has no such option, or takes it by its type.
-    choices
-        Returns the texts that are allowed; None for any.
-    flag, metavar, panel, shown_default
-        How the command line spells it, what it calls its value, under which heading, and with which default.
-    limits
-        The range of the value, as the help shows it: a text where ``check`` checks it, or the least and the greatest
-        number that the command line takes, None for any.
-    label, slider
-        What the page asks, empty if it does not offer the option; and the least value, the greatest one and the step
-        of a slider there.
-    recorded
-        Whether the record of a test has it: without it, another test may have the same record.
-    of_model
-        Whether it is a fact of the model, which tests made by :meth:`AttentionTest.replace` share.
-    """
+    """What is known of an option besides its name, its type and its default."""
 
     help: str
+    """What it does, in a sentence or two, for every help text."""
     details: str = ""
+    """More about it, for the documentation of the library."""
     check: Callable[[Any], Any] | None = None
+    """Returns the value as the test uses it, or raises an error; None if any value will do."""
     text: Callable[[str], Any] | None = None
+    """Makes the value of a text on the command line; None if a command has no such option, or takes it by its type."""
     choices: Callable[[], tuple[str, ...]] | None = None
+    """Returns the texts that are allowed; None for any."""
     flag: str = ""
     metavar: str = ""
+    """How the command line spells it, and what it calls its value."""
     limits: str | tuple[int, int | None] = ""
+    """The range of the value, as the help shows it: a text where ``check`` checks it, or the least and the greatest
+    number that the command line takes, None for any."""
     panel: str | None = None
     shown_default: str | bool = True
+    """Under which heading its help shows it, and with which default."""
     label: str = ""
     slider: tuple[float, float, float] | None = None
+    """What the page asks, empty if it does not offer the option; and the least value, the greatest one and the step of
+    a slider there."""
     recorded: bool = True
+    """Whether the record of a test has it: without it, another test may have the same record."""
     of_model: bool = False
+    """Whether it is a fact of the model, which tests made by :meth:`AttentionTest.replace` share."""
 
 
 def option(help: str, *, default: Any = MISSING, **facts: Any) -> Any:

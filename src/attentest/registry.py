@@ -17,24 +17,16 @@ from attentest.errors import InputError, shortened
 
 @dataclass(frozen=True)
 class Part:
-    """A part that can be chosen by name.
-
-    Parameters
-    ----------
-    location
-        Where it is defined, as "module:attribute"; the module is relative to attentest.
-    summary
-        What it does, in a few words, for help texts.
-    argument
-        What follows its name after a colon on the command line, such as "RADIUS"; empty if nothing does.
-    argument_type
-        Type of that argument.
-    """
+    """A part that can be chosen by name."""
 
     location: str
+    """Where it is defined, as "module:attribute"; the module is relative to attentest."""
     summary: str = ""
+    """What it does, in a few words, for help texts."""
     argument: str = ""
+    """What follows its name after a colon on the command line, such as "RADIUS"; empty if nothing does."""
     argument_type: type[int] | type[float] = float
+    """Type of that argument."""
 
     def load(self) -> Any:
         """Import the part and return it."""
@@ -44,27 +36,19 @@ class Part:
 
 @dataclass(frozen=True)
 class ImageFormat(Part):
-    """A format of image files; its location is a function from a path and a frame (int or None) to an array.
-
-    Parameters
-    ----------
-    suffixes
-        Endings of file names, in lower case, that stand for this format.
-    signature, signature_offset
-        Bytes by which a file of another suffix is recognised, and their place in it. A format with neither suffixes
-        nor signature reads the files that no other format recognises.
-    has_window
-        Whether its files may hold a display window; the function then also takes whether to apply it.
-    dimensions
-        Numbers of axes with which its files can be read; where there are several, the function also takes which. That
-        of a format of signals takes names or numbers of channels in place of the frame.
-    """
+    """A format of image files; its location is a function from a path and a frame (int or None) to an array."""
 
     suffixes: tuple[str, ...] = ()
+    """Endings of file names, in lower case, that stand for this format."""
     signature: bytes = b""
     signature_offset: int = 0
+    """Bytes by which a file of another suffix is recognised, and their place in it. A format with neither suffixes nor
+    signature reads the files that no other format recognises."""
     has_window: bool = False
+    """Whether its files may hold a display window; the function then also takes whether to apply it."""
     dimensions: tuple[int, ...] = (2,)
+    """Numbers of axes with which its files can be read; where there are several, the function also takes which. That of
+    a format of signals takes names or numbers of channels in place of the frame."""
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)

@@ -29,28 +29,19 @@ class Replaced(Exception):  # not an error
 
 @dataclass(eq=False)
 class Session:
-    """What the server remembers of one open page.
-
-    Parameters
-    ----------
-    newest
-        Number of the newest test that was asked for; an older one ends when it next reports its progress.
-    image, problem
-        The image that is shown, or what is wrong with the file that was uploaded last.
-    example
-        Whether the image is an example, whose noise is known.
-    tried
-        For the digest of each image, the settings that it was tested with.
-    fitted
-        The noise that was estimated last, after the fields that it was estimated from.
-    """
+    """What the server remembers of one open page."""
 
     newest: int = 0
+    """Number of the newest test that was asked for; an older one ends when it next reports its progress."""
     image: UploadedImage | None = None
     problem: str = ""
+    """The image that is shown, or what is wrong with the file that was uploaded last."""
     example: bool = False
+    """Whether the image is an example, whose noise is known."""
     tried: dict[bytes, set[str]] = field(default_factory=dict)
+    """For the digest of each image, the settings that it was tested with."""
     fitted: tuple[tuple[str, tuple[str, ...]], NoiseModel | ImageNoise] | None = None
+    """The noise that was estimated last, after the fields that it was estimated from."""
 
     def ask(self) -> int:
         """Return the number of a new test, which replaces all before it."""

@@ -57,24 +57,16 @@ class RememberedScores(ViTScores):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfferedModel:
-    """A model that is ready to be used.
-
-    Parameters
-    ----------
-    name
-        Its name on the page.
-    scores
-        Its attention scores.
-    preprocessing
-        That of the image processor saved with it, if there is one.
-    usual_processor
-        Name of the image processor of its family, for photographs where none was saved.
-    """
+    """A model that is ready to be used."""
 
     name: str
+    """Its name on the page."""
     scores: RememberedScores
+    """Its attention scores."""
     preprocessing: Any
+    """That of the image processor saved with it, if there is one."""
     usual_processor: str
+    """Name of the image processor of its family, for photographs where none was saved."""
 
 
 class OfferedModels:
@@ -169,18 +161,12 @@ FIELDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UploadedImage:
-    """An image with its name, as the library takes it.
-
-    Parameters
-    ----------
-    name
-        The name of its file, which is text that anybody may have chosen.
-    pixels : (H, W) or (H, W, C)
-        Values as stored.
-    """
+    """An image with its name, as the library takes it."""
 
     name: str
+    """The name of its file, which is text that anybody may have chosen."""
     pixels: NDArray[Any]
+    """(H, W) or (H, W, C). Values as stored."""
 
     @property
     def size(self) -> tuple[int, int]:

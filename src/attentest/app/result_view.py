@@ -100,24 +100,17 @@ def region_picture(image: NDArray[Any], region: NDArray[np.bool_]) -> NDArray[np
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TestedImage:
-    """A result with what the page knows about it.
-
-    Parameters
-    ----------
-    image, form, model
-        What was tested, as the fields of the page say.
-    result, alpha
-        The result, and the significance level of its verdict.
-    settings_tried
-        With how many different settings the image was tested on this page.
-    """
+    """A result with what the page knows about it."""
 
     image: UploadedImage
     form: Form
     model: OfferedModel
+    """What was tested, as the fields of the page say."""
     result: AttentionTestResult
     alpha: float
+    """The result, and the significance level of its verdict."""
     settings_tried: int
+    """With how many different settings the image was tested on this page."""
 
 
 def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:

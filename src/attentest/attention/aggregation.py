@@ -17,21 +17,14 @@ from attentest.registry import ATTENTION_MAPS
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The tokens of one image: first those that are not patches, then the patches, row by row.
-
-    Parameters
-    ----------
-    grid
-        Patches along each axis: rows and columns of those of an image.
-    prefix
-        Number of tokens before the patches: class, distillation and register tokens.
-    class_token
-        Whether the first token is a class token.
-    """
+    """The tokens of one image: first those that are not patches, then the patches, row by row."""
 
     grid: tuple[int, ...]
+    """Patches along each axis: rows and columns of those of an image."""
     prefix: int
+    """Number of tokens before the patches: class, distillation and register tokens."""
     class_token: bool
+    """Whether the first token is a class token."""
 
     @property
     def count(self) -> int:

@@ -31,49 +31,35 @@ MOST_PATCHES = 2**15
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """A transformer over the patches of an image.
-
-    Parameters
-    ----------
-    module
-        The copy of the model, in evaluation mode; no parameter requires a gradient.
-    forward
-        Passes images (m, C, *axes) through the module; each layer passes its attention weights to the active reader
-        (``attentest.attention.attention_reader``).
-    kind
-        Name of the type of model in its library.
-    channels, image_size, patch_size
-        Channels of the input, its sides, and those of a patch. The model does not see pixels that fill no whole
-        patch, which are on the right and below unless ``start`` says otherwise.
-    tokens
-        The tokens of an image.
-    layers, heads, width, mlp_width
-        Sizes of the model, which determine the memory it needs.
-    weights
-        Dtype in which the weights were stored.
-    stride
-        Steps from patch to patch where they overlap; None for the sides of a patch.
-    start
-        Place along each axis at which the first patch begins; None for the beginning of the input.
-    sequences
-        Sequences of tokens of an image, each of which attends to itself alone; the scores are the mean of theirs.
-    """
+    """A transformer over the patches of an image."""
 
     module: nn.Module
+    """The copy of the model, in evaluation mode; no parameter requires a gradient."""
     forward: Callable[[nn.Module, Tensor], Any]
+    """Passes images (m, C, *axes) through the module; each layer passes its attention weights to the active reader
+    (``attentest.attention.attention_reader``)."""
     kind: str
+    """Name of the type of model in its library."""
     channels: int
     image_size: tuple[int, ...]
     patch_size: tuple[int, ...]
+    """Channels of the input, its sides, and those of a patch. The model does not see pixels that fill no whole patch,
+    which are on the right and below unless ``start`` says otherwise."""
     tokens: Tokens
+    """The tokens of an image."""
     layers: int
     heads: int
     width: int
     mlp_width: int
+    """Sizes of the model, which determine the memory it needs."""
     weights: str
+    """Dtype in which the weights were stored."""
     stride: tuple[int, ...] | None = None
+    """Steps from patch to patch where they overlap; None for the sides of a patch."""
     start: tuple[int, ...] | None = None
+    """Place along each axis at which the first patch begins; None for the beginning of the input."""
     sequences: int = 1
+    """Sequences of tokens of an image, each of which attends to itself alone; the scores are the mean of theirs."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -113,26 +99,18 @@ class Encoder:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelLibrary:
-    """How the models of one library are recognised and read.
-
-    Parameters
-    ----------
-    models
-        The models that are read, as error messages list them, such as ("ViT", "DeiT").
-    package
-        Name of the library's package. Its modules pass images unchanged to the vision transformer within them.
-    recognises
-        Returns whether a module is a vision transformer of this library that can be read.
-    read
-        Called with such a module, the size of the input (a side, all sides, or None for that of training), the device
-        (None: where the model is) and whether the module may be changed instead of copied; returns an encoder that
-        computes in float64.
-    """
+    """How the models of one library are recognised and read."""
 
     models: tuple[str, ...]
+    """The models that are read, as error messages list them, such as ("ViT", "DeiT")."""
     package: str
+    """Name of the library's package. Its modules pass images unchanged to the vision transformer within them."""
     recognises: Callable[[nn.Module], bool]
+    """Returns whether a module is a vision transformer of this library that can be read."""
     read: Callable[[nn.Module, Any, torch.device | str | None, bool], Encoder]
+    """Called with such a module, the size of the input (a side, all sides, or None for that of training), the device
+    (None: where the model is) and whether the module may be changed instead of copied; returns an encoder that computes
+    in float64."""
 
 
 def model_libraries() -> dict[str, ModelLibrary]:

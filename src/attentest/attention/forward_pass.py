@@ -67,24 +67,17 @@ class PlainLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainWeights:
-    """The weights of an encoder.
-
-    Parameters
-    ----------
-    patches : (width, C * pixels of a patch)
-        From the pixels of a patch to its token.
-    constant : (1, N, width)
-        What is added to the tokens: biases and position embeddings, and the tokens that are not patches.
-    norm
-        Norm of the tokens before the first layer, if there is one.
-    layers
-        The layers.
-    """
+    """The weights of an encoder."""
 
     patches: Tensor
+    """(width, C * pixels of a patch). From the pixels of a patch to its token."""
     constant: Tensor
+    """(1, N, width). What is added to the tokens: biases and position embeddings, and the tokens that are not
+    patches."""
     norm: Norm | None
+    """Norm of the tokens before the first layer, if there is one."""
     layers: tuple[PlainLayer, ...]
+    """The layers."""
 
 
 def plain_weights(encoder: Encoder) -> PlainWeights | None:

@@ -62,54 +62,39 @@ def _forward_signals(encoder: nn.Module, images: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of model, and how it differs from others.
-
-    Parameters
-    ----------
-    name
-        What messages and documentation call it.
-    model_types
-        Its ``model_type`` in configurations.
-    encoder
-        The class of transformers that is its encoder. A class that ends in "Backbone" instead of "Model" may be the
-        same encoder with another output, and one that ends in "Transformer" the encoder within it (transformers 4).
-    prefix
-        Number of tokens before the patches besides registers: class and distillation tokens.
-    class_token
-        Whether the first of them is a class token; ``use_cls_token`` of a configuration may add one.
-    antialias
-        Whether its position embeddings are smoothed when they are resampled to a coarser grid.
-    pooler
-        Whether its encoder has a pooling layer by default, which is no part of the attention.
-    processor
-        Its image processor in transformers, whose defaults hold where none was saved with a model. Empty where the
-        input is no single image: arrays are then given as the model takes them.
-    forward
-        Passes images through the encoder, where that takes more than calling it.
-    image_size, patch_size, stride
-        Settings of its configuration that are together the sides of the input, those of a patch, and the steps from
-        patch to patch where they differ from those.
-    channels, mlp_width
-        Settings of the number of channels, which is one where there is no such setting, and of the width within layers.
-    any_size
-        Whether it is read at other sizes than that of training.
-    """
+    """One kind of model, and how it differs from others."""
 
     name: str
+    """What messages and documentation call it."""
     model_types: tuple[str, ...]
+    """Its ``model_type`` in configurations."""
     encoder: str
+    """The class of transformers that is its encoder. A class that ends in "Backbone" instead of "Model" may be the same
+    encoder with another output, and one that ends in "Transformer" the encoder within it (transformers 4)."""
     prefix: int = 1
+    """Number of tokens before the patches besides registers: class and distillation tokens."""
     class_token: bool = True
+    """Whether the first of them is a class token; ``use_cls_token`` of a configuration may add one."""
     antialias: bool = False
+    """Whether its position embeddings are smoothed when they are resampled to a coarser grid."""
     pooler: bool = False
+    """Whether its encoder has a pooling layer by default, which is no part of the attention."""
     processor: str = "ViTImageProcessor"
+    """Its image processor in transformers, whose defaults hold where none was saved with a model. Empty where the input
+    is no single image: arrays are then given as the model takes them."""
     forward: Callable[[nn.Module, Tensor], Any] | None = None
+    """Passes images through the encoder, where that takes more than calling it."""
     image_size: tuple[str, ...] = ("image_size",)
     patch_size: tuple[str, ...] = ("patch_size",)
     stride: tuple[str, ...] = ()
+    """Settings of its configuration that are together the sides of the input, those of a patch, and the steps from
+    patch to patch where they differ from those."""
     channels: str = "num_channels"
     mlp_width: str = "intermediate_size"
+    """Settings of the number of channels, which is one where there is no such setting, and of the width within
+    layers."""
     any_size: bool = True
+    """Whether it is read at other sizes than that of training."""
 
 
 FAMILIES = (

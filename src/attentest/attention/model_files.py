@@ -77,21 +77,14 @@ def quiet_transformers() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWeights:
-    """What the files with the weights of a model hold.
-
-    Parameters
-    ----------
-    count
-        Number of weights.
-    shapes
-        Shapes of the tensors, by their names.
-    dtypes
-        Dtypes of the tensors that are weights or biases.
-    """
+    """What the files with the weights of a model hold."""
 
     count: int
+    """Number of weights."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of the tensors, by their names."""
     dtypes: frozenset[str] = frozenset()
+    """Dtypes of the tensors that are weights or biases."""
 
     @property
     def dtype(self) -> torch.dtype | None:

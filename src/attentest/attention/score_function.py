@@ -68,30 +68,21 @@ class ScoreFunction(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreProperties:
-    """The optional attributes of a score function, checked, with their defaults.
-
-    Parameters
-    ----------
-    exact
-        Whether scores are computed in float64 throughout.
-    start, covered, overlap
-        Where the patches begin, sides of the part of the input that they cover, and what neighbouring ones have in
-        common.
-    description
-        What ``describe()`` returned, JSON-ready.
-    rough
-        Less precise scores; None if the score function has none.
-    rough_is_faster
-        Whether these take less time.
-    """
+    """The optional attributes of a score function, checked, with their defaults."""
 
     exact: bool
+    """Whether scores are computed in float64 throughout."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
+    """Where the patches begin, sides of the part of the input that they cover, and what neighbouring ones have in
+    common."""
     description: dict[str, Any]
+    """What ``describe()`` returned, JSON-ready."""
     rough: Scores | None
+    """Less precise scores; None if the score function has none."""
     rough_is_faster: bool
+    """Whether these take less time."""
 
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:

@@ -56,34 +56,23 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
 
 @dataclass(kw_only=True)
 class BatchOutput:
-    """Takes results as they come; a CSV file has them before the run ends, with adjusted p-values in the end.
-
-    Parameters
-    ----------
-    alpha
-        Level of the verdicts that are printed.
-    confidence_level
-        Level of the intervals that are printed, if they are to be.
-    components
-        Whether the results are of components.
-    context
-        Whether to print how large differences are within their image.
-    csv, parquet
-        Files of the table, if there are to be any.
-    as_json
-        Whether to print the records.
-    take
-        Called with every record, if given.
-    """
+    """Takes results as they come; a CSV file has them before the run ends, with adjusted p-values in the end."""
 
     alpha: float
+    """Level of the verdicts that are printed."""
     confidence_level: float | None = None
+    """Level of the intervals that are printed, if they are to be."""
     components: bool = False
+    """Whether the results are of components."""
     context: bool = False
+    """Whether to print how large differences are within their image."""
     csv: Path | None = None
     parquet: Path | None = None
+    """Files of the table, if there are to be any."""
     as_json: bool = False
+    """Whether to print the records."""
     take: Callable[[Mapping[str, Any]], None] | None = None
+    """Called with every record, if given."""
     _file: GrowingFile | None = field(default=None, init=False)
 
     def tested_rows(

@@ -30,21 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class FigureFiles:
-    """The files of figures; after the first that cannot be written, a run goes on without them and ends with its error.
-
-    Parameters
-    ----------
-    place
-        The file, or the folder of a file for each image.
-    is_folder
-        Whether it is a folder.
-    ending
-        What names of files in a folder end with.
-    """
+    """Files of figures; after the first that cannot be written, a run goes on without them and ends with its error."""
 
     place: Path
+    """The file, or the folder of a file for each image."""
     is_folder: bool
+    """Whether it is a folder."""
     ending: str = ".png"
+    """What names of files in a folder end with."""
     drawn: set[str] = field(default_factory=set, init=False)
     failure: InputError | None = field(default=None, init=False)
 
@@ -70,17 +63,12 @@ class FigureOutput:
     """Takes results as they come and draws them.
 
     In memory are at most as many as a sheet has.
-
-    Parameters
-    ----------
-    files
-        Where the figures are written: one of each image in a folder, or all of them as a sheet.
-    alpha
-        Level of the verdicts.
     """
 
     files: FigureFiles
+    """Where the figures are written: one of each image in a folder, or all of them as a sheet."""
     alpha: float
+    """Level of the verdicts."""
     _smallest: dict[str, Picture] = field(default_factory=dict, init=False)
 
     def keep(self, image: ImageSource, results: list[AttentionTestResult]) -> None:
@@ -145,21 +133,14 @@ RANKS = (ALWAYS, ALWAYS, ALWAYS, 2, 1)
 
 @dataclass(kw_only=True)
 class SensitivityOutput:
-    """Takes records as they come, draws their sensitivities and prints those of the first images in the end.
-
-    Parameters
-    ----------
-    names
-        Names of all images, in order.
-    with_intervals
-        Whether the tables have estimates and intervals.
-    files
-        Where the figures are written, if there are to be any.
-    """
+    """Takes records as they come, draws their sensitivities and prints those of the first images in the end."""
 
     names: Sequence[str]
+    """Names of all images, in order."""
     with_intervals: bool
+    """Whether the tables have estimates and intervals."""
     files: FigureFiles | None = None
+    """Where the figures are written, if there are to be any."""
     _first: dict[str, Sensitivity] = field(default_factory=dict, init=False)
 
     def take(self, record: Mapping[str, Any]) -> None:

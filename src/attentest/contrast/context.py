@@ -91,31 +91,24 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ComparedRegion:
-    """A region as it is compared in an image; its contexts are computed when they are first asked for, or pickled.
-
-    Parameters
-    ----------
-    contrast, channel_weights : (C,)
-        How it is compared.
-    image, reference : (C, *axes)
-        The image, and its reference if it has one.
-    part, region, seen : (*axes) bool
-        The compared part of the region, the whole of it, which moves along, and the box that the model sees.
-    corners
-        Where along each axis units of regions begin, counted from the corner of that box: copies begin there.
-    difference
-        The observed difference.
-    """
+    """A region as it is compared in an image; its contexts are computed when they are first asked for, or pickled."""
 
     contrast: Contrast
+    """How it is compared."""
     image: NDArray[np.float64]
     reference: NDArray[np.float64] | None
+    """(C, *axes). The image, and its reference if it has one."""
     channel_weights: NDArray[np.float64]
+    """(C,). With which weights of the channels."""
     part: Mask
     region: Mask
     seen: Mask
+    """(*axes) bool. The compared part of the region, the whole of it, which moves along, and the box that the model
+    sees."""
     corners: tuple[NDArray[np.int64], ...]
+    """Where along each axis units of regions begin, counted from the corner of that box: copies begin there."""
     difference: float
+    """The observed difference."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _known, (self.contexts,)

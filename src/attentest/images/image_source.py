@@ -192,29 +192,20 @@ def _content_hash(path: Path, *status: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSource:
-    """One image in a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    frame, window
-        Which frame of the file is read, and whether its display window is applied.
-    member
-        Which image of a stack: its index in the array of a .npy file, after the name of the array in an archive (.npz).
-        None if the file is one image.
-    channels
-        Which channels of a signal are read, by name or number; all, if there are none.
-    known_as
-        Another name than its file's for the noise that randomised selection adds, where files have equal names.
-    """
+    """One image in a file."""
 
     path: Path
+    """The file."""
     frame: int | None = None
     window: bool = False
+    """Which frame of the file is read, and whether its display window is applied."""
     member: tuple[str | None, int] | None = None
+    """Which image of a stack: its index in the array of a .npy file, after the name of the array in an archive (.npz).
+    None if the file is one image."""
     channels: tuple[str, ...] = ()
+    """Which channels of a signal are read, by name or number; all, if there are none."""
     known_as: str | None = None
+    """Another name than its file's for the noise that randomised selection adds, where files have equal names."""
 
     @property
     def name(self) -> str:

@@ -251,34 +251,24 @@ class Preprocessing:
 
 @dataclass(frozen=True, eq=False)
 class InputMap:
-    """The affine map from images (m, C, *axes) in the user's units to the model's input (m, channels, *sides).
-
-    Parameters
-    ----------
-    image_shape, input_shape
-        The (C, *axes) of an image and the (channels, *sides) of the input.
-    axes
-        For each axis a matrix (h, H) that resizes and crops along it, with zero rows for padding; None for the
-        identity.
-    gain, shift : (channels,)
-        A pixel of value black + d becomes gain * d + shift; padding becomes shift.
-    placement
-        The (scale, offset) of each axis: image coordinate y, where pixel i covers [i, i + 1], lies at
-        y * scale + offset in the input.
-    black
-        Value of black in the image, in its own units.
-    mix : (C,)
-        Weights of the channels of the image in the only one of the input; None if channels stay as they are.
-    """
+    """The affine map from images (m, C, *axes) in the user's units to the model's input (m, channels, *sides)."""
 
     image_shape: tuple[int, ...]
     input_shape: tuple[int, ...]
+    """The (C, *axes) of an image and the (channels, *sides) of the input."""
     axes: tuple[BandMatrix | None, ...]
+    """For each axis a matrix (h, H) that resizes and crops along it, with zero rows for padding; None for the
+    identity."""
     gain: Tensor
     shift: Tensor
+    """(channels,). A pixel of value black + d becomes gain * d + shift; padding becomes shift."""
     placement: tuple[tuple[float, float], ...]
+    """The (scale, offset) of each axis: image coordinate y, where pixel i covers [i, i + 1], lies at y * scale + offset
+    in the input."""
     black: float = 0.0
+    """Value of black in the image, in its own units."""
     mix: Tensor | None = None
+    """(C,). Weights of the channels of the image in the only one of the input; None if channels stay as they are."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's input (m, channels, *sides) of images (m, C, *axes)."""

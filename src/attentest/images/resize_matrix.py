@@ -169,15 +169,10 @@ blocks. From 2000 x 3000 to 224 x 224 pixels, 4 to 16 rows take a ninth of the t
 
 @dataclass(frozen=True, eq=False)
 class BandMatrix:
-    """A matrix (m, n) in blocks of rows, each with the columns between its first and last entry that is not zero.
-
-    Parameters
-    ----------
-    blocks
-        The first column and the entries (rows, columns) of each block.
-    """
+    """A matrix (m, n) in blocks of rows, each with the columns between its first and last entry that is not zero."""
 
     blocks: tuple[tuple[int, Tensor], ...]
+    """The first column and the entries (rows, columns) of each block."""
 
     @classmethod
     def of(cls, matrix: Tensor) -> BandMatrix:

@@ -34,18 +34,12 @@ VALUES_TOGETHER = 2**17
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """One image as a statistical sample.
-
-    Parameters
-    ----------
-    pixels : (C, *axes) float64
-        Pixel values unchanged; a copy, the caller's image is never shared.
-    levels
-        The values that the dtype of the image uses for black and white, None where it defines none.
-    """
+    """One image as a statistical sample."""
 
     pixels: NDArray[np.float64]
+    """(C, *axes) float64. Pixel values unchanged; a copy, the caller's image is never shared."""
     levels: tuple[float, float] | None
+    """The values that the dtype of the image uses for black and white, None where it defines none."""
 
     @property
     def shape(self) -> tuple[int, ...]:

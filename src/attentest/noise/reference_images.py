@@ -83,23 +83,16 @@ class ReferenceImages:
 
     Removing the mean of K images reduces the variance by a factor (K - 1) / K, so sums of products of residuals are
     divided by K - 1.
-
-    Parameters
-    ----------
-    mean : (C, *axes)
-        The mean image.
-    residuals : (K, C, *axes)
-        The images minus their mean.
-    gains : (K,)
-        The factors by which the images were divided before; their median is 1.
-    used : (*axes)
-        The pixels that pooled estimates are made of.
     """
 
     mean: FloatArray
+    """(C, *axes). The mean image."""
     residuals: FloatArray
+    """(K, C, *axes). The images minus their mean."""
     gains: FloatArray
+    """(K,). The factors by which the images were divided before; their median is 1."""
     used: NDArray[np.bool_]
+    """(*axes). The pixels that pooled estimates are made of."""
 
     @property
     def count(self) -> int:

@@ -44,21 +44,14 @@ SUFFIXES = {"masks": ".png", "regions": ".npy", "maps": ".npy", PICTURES: ".npz"
 
 @dataclass(frozen=True, kw_only=True)
 class SavedArrays:
-    """Saves regions, attention maps and small pictures of images in folders of a directory.
-
-    Parameters
-    ----------
-    directory
-        The directory.
-    kinds
-        What is saved, from ``SUFFIXES``.
-    optional
-        Kinds that are saved of images that are tested, and for whose sake no image is tested again.
-    """
+    """Saves regions, attention maps and small pictures of images in folders of a directory."""
 
     directory: Path
+    """The directory."""
     kinds: Sequence[str]
+    """What is saved, from ``SUFFIXES``."""
     optional: Sequence[str] = ()
+    """Kinds that are saved of images that are tested, and for whose sake no image is tested again."""
 
     def has(self, record: Row) -> bool:
         """Return whether all that must be there of an image was saved and still is."""
@@ -135,38 +128,27 @@ class BatchRun:
     The line of an image has its name, the seconds that it took, a hash of its file and of its reference, and under
     "results" the record of its result (``result.to_dict()``), or those of the components of its region; or under
     "error" the reason why it could not be tested.
-
-    Parameters
-    ----------
-    test
-        The test.
-    images
-        The images.
-    references
-        Their reference images: none, one for all, or one for each.
-    confidence_level
-        Level of the confidence intervals in the records; None for none.
-    request
-        What is asked about each image.
-    sensitivity
-        Significance level of the sensitivity to the noise that each record has under "sensitivity"
-        (:meth:`AttentionTest.sensitivity`); None for none. For whole regions.
-    save
-        What to save of each image, if anything; the record has the files under "saved". Where something that is not
-        optional cannot be saved, adding the record raises an error after it is written.
-    keep
-        Called with every image that was tested and its results, one or one for each component of its region, before
-        they are dropped; in the process that tests it.
     """
 
     test: AttentionTest
+    """The test."""
     images: Sequence[ImageSource]
+    """The images."""
     references: Sequence[ImageSource] = ()
+    """Their reference images: none, one for all, or one for each."""
     confidence_level: float | None = 0.95
+    """Level of the confidence intervals in the records; None for none."""
     request: Request = field(default_factory=Request)
+    """What is asked about each image."""
     sensitivity: float | None = None
+    """Significance level of the sensitivity to the noise that each record has under "sensitivity"
+    (:meth:`AttentionTest.sensitivity`); None for none. For whole regions."""
     save: SavedArrays | None = None
+    """What to save of each image, if anything; the record has the files under "saved". Where something that is not
+    optional cannot be saved, adding the record raises an error after it is written."""
     keep: Keep | None = None
+    """Called with every image that was tested and its results, one or one for each component of its region, before they
+    are dropped; in the process that tests it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "images", told_apart(self.images))

@@ -24,31 +24,21 @@ PRODUCTS_TOGETHER = 2**18
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One line for each of k images: the part of it that does not depend on the image that the model sees.
-
-    Parameters
-    ----------
-    covariance_eta : (k, n)
-        Sigma eta.
-    statistic : (k,)
-        Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta).
-    z_obs : (k,)
-        Coordinates of the images that the model sees: the statistics, unless noise was added to the images.
-    standard_error : (k,)
-        sqrt(eta' Sigma eta), in the units of the pixels; with a reference, that of both together.
-    own_share : (k,)
-        Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference. If noise
-        of another covariance was added to the image, b' times its inverse times b, which is the same for its own.
-    degrees : (k,)
-        Degrees of freedom of the estimates of that variance: infinite for noise that is known.
-    """
+    """One line for each of k images: the part of it that does not depend on the image that the model sees."""
 
     covariance_eta: NDArray[np.float64]
+    """(k, n). Sigma eta."""
     statistic: NDArray[np.float64]
+    """(k,). Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta)."""
     z_obs: NDArray[np.float64]
+    """(k,). Coordinates of the images that the model sees: the statistics, unless noise was added to the images."""
     standard_error: NDArray[np.float64]
+    """(k,). sqrt(eta' Sigma eta), in the units of the pixels; with a reference, that of both together."""
     own_share: NDArray[np.float64]
+    """(k,). Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference. If
+    noise of another covariance was added to the image, b' times its inverse times b, which is the same for its own."""
     degrees: NDArray[np.float64]
+    """(k,). Degrees of freedom of the estimates of that variance: infinite for noise that is known."""
 
     @property
     def b(self) -> NDArray[np.float64]:
@@ -198,24 +188,16 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parts:
-    """The compared parts (r,) of the regions of k images: whole regions, or components of them.
-
-    Parameters
-    ----------
-    image : (r,)
-        Index of the image of each part.
-    regions : (k, *axes) bool
-        The regions of the images.
-    labels : (k, *axes)
-        Component labels of the regions; None to compare whole regions.
-    component : (r,)
-        Label of the component of each part.
-    """
+    """The compared parts (r,) of the regions of k images: whole regions, or components of them."""
 
     image: NDArray[np.int64]
+    """(r,). Index of the image of each part."""
     regions: NDArray[np.bool_]
+    """(k, *axes) bool. The regions of the images."""
     labels: NDArray[np.int32] | None
+    """(k, *axes). Component labels of the regions; None to compare whole regions."""
     component: NDArray[np.int64]
+    """(r,). Label of the component of each part."""
 
     def __len__(self) -> int:
         return len(self.image)

@@ -53,36 +53,25 @@ NumberedImage: TypeAlias = "tuple[int, tuple[ImageLike, ImageLike | None, Identi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:
-    """Images of one shape: their map to the model's input, the weights of their channels, and the patches on them.
-
-    Parameters
-    ----------
-    shape
-        The (C, *axes) of the images.
-    inputs
-        Map from the images to the model's input.
-    preprocessing
-        What the map does; None if images reach the model as they are.
-    channel_weights : (C,)
-        Weight of each channel in the contrast.
-    region_unit
-        What regions consist of: "pixels" or "patches".
-    start, covered, overlap
-        Where in the model's input the patches begin, sides of the part of it that they cover, and what neighbouring
-        ones have in common.
-    device
-        Where the model computes.
-    """
+    """Images of one shape: their map to the model's input, the weights of their channels, and the patches on them."""
 
     shape: tuple[int, ...]
+    """The (C, *axes) of the images."""
     inputs: InputMap
+    """Map from the images to the model's input."""
     preprocessing: Preprocessing | None
+    """What the map does; None if images reach the model as they are."""
     channel_weights: NDArray[np.float64]
+    """(C,). Weight of each channel in the contrast."""
     region_unit: str
+    """What regions consist of: "pixels" or "patches"."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
+    """Where in the model's input the patches begin, sides of the part of it that they cover, and what neighbouring ones
+    have in common."""
     device: torch.device
+    """Where the model computes."""
     _patch_grids: dict[tuple[int, ...], PatchGrid] = field(default_factory=dict, init=False)
 
     def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
@@ -98,36 +87,25 @@ class Geometry:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Input:
-    """An image to test.
-
-    Parameters
-    ----------
-    image
-        The image.
-    geometry
-        How it reaches the model.
-    noise
-        Its noise model.
-    reference, reference_noise
-        Its reference image and the noise model of that, where the contrast has one; no noise if it is exact.
-    selection_noise
-        Noise model that randomised selection draws from, where it is not that of the image: another one is then
-        considered for an image whose region was chosen already.
-    identity, draw
-        Which noise randomised selection adds: that of an image of this number or name, and which draw of it.
-    number
-        Its number in error messages, if they are to say which image they are about.
-    """
+    """An image to test."""
 
     image: Sample
+    """The image."""
     geometry: Geometry
+    """How it reaches the model."""
     noise: NoiseModel
+    """Its noise model."""
     reference: Sample | None = None
     reference_noise: NoiseModel | None = None
+    """Its reference image and the noise model of that, where the contrast has one; no noise if it is exact."""
     selection_noise: NoiseModel | None = None
+    """Noise model that randomised selection draws from, where it is not that of the image: another one is then
+    considered for an image whose region was chosen already."""
     identity: Identity = 0
     draw: int = 0
+    """Which noise randomised selection adds: that of an image of this number or name, and which draw of it."""
     number: int | None = None
+    """Its number in error messages, if they are to say which image they are about."""
 
     @property
     def noisy_reference(self) -> str | None:

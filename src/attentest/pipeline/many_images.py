@@ -111,24 +111,16 @@ def _in_order(
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTests:
-    """Tests of numbered images, for an engine.
-
-    Parameters
-    ----------
-    pipeline
-        The test.
-    request
-        What is asked about each image.
-    on_error
-        What to do with an image that cannot be tested.
-    total
-        Number of images, where it is not that of the tasks.
-    """
+    """Tests of numbered images, for an engine."""
 
     pipeline: Pipeline
+    """The test."""
     request: Request
+    """What is asked about each image."""
     on_error: OnError
+    """What to do with an image that cannot be tested."""
     total: int | None = None
+    """Number of images, where it is not that of the tasks."""
 
     @property
     def device(self) -> torch.device:

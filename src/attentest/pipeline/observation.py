@@ -28,34 +28,24 @@ KEY = b"attentest randomised selection 2"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """A batch of k images of one geometry, and what the model makes of them.
-
-    Parameters
-    ----------
-    batch
-        The images, with their noise models and references.
-    images : (k, C, *axes)
-        Their pixels.
-    added : (k, C, *axes)
-        Noise that was added to the images before the model saw them, if any was.
-    inputs : (k, C, *sides)
-        Model inputs, on the device of the model, as all that follows.
-    scores : (k, *grid)
-        Raw scores.
-    patch_grid
-        How the patches lie on the pixels of the images.
-    attention : (k, *units), regions : (k, *units) bool
-        Attention maps and regions on the units of regions: the pixels that the model sees, or whole patches.
-    """
+    """A batch of k images of one geometry, and what the model makes of them."""
 
     batch: Sequence[Input]
+    """The images, with their noise models and references."""
     images: NDArray[np.float64]
+    """(k, C, *axes). Their pixels."""
     added: NDArray[np.float64] | None
+    """(k, C, *axes). Noise that was added to the images before the model saw them, if any was."""
     inputs: Tensor
+    """(k, C, *sides). Model inputs, on the device of the model, as all that follows."""
     scores: Tensor
+    """(k, *grid). Raw scores."""
     patch_grid: PatchGrid
+    """How the patches lie on the pixels of the images."""
     attention: Tensor
+    """(k, *units). Attention maps on the units of regions: the pixels that the model sees, or whole patches."""
     regions: Tensor
+    """(k, *units) bool. Regions on these units."""
 
     @property
     def seen(self) -> NDArray[np.bool_]:

@@ -75,21 +75,14 @@ class MarginCurves(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked about each image.
-
-    Parameters
-    ----------
-    decide_at
-        Level at which to decide, if p itself is not needed.
-    connectivity
-        From 1 to the number of axes, to test the connected components of each region; None to test it as a whole.
-    certification
-        How to certify the results, if they are to be.
-    """
+    """What is asked about each image."""
 
     decide_at: float | None = None
+    """Level at which to decide, if p itself is not needed."""
     connectivity: int | None = None
+    """From 1 to the number of axes, to test the connected components of each region; None to test it as a whole."""
     certification: Certification | None = None
+    """How to certify the results, if they are to be."""
 
     def __post_init__(self) -> None:
         if self.decide_at is not None:

@@ -175,27 +175,18 @@ def checked_width(width: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Places on a figure in mm: panels, with the name of an image above them and words below.
-
-    Parameters
-    ----------
-    width
-        Width of the figure.
-    panels
-        Left, top, width and height of each panel; the top is the distance from that of the figure.
-    above_words
-        Distance of the words from the top of the figure.
-    lines
-        Lines of words for which there is room.
-    size
-        Size of the text in points.
-    """
+    """Places on a figure in mm: panels, with the name of an image above them and words below."""
 
     width: float
+    """Width of the figure."""
     panels: Sequence[tuple[float, float, float, float]]
+    """Left, top, width and height of each panel; the top is the distance from that of the figure."""
     above_words: float
+    """Distance of the words from the top of the figure."""
     lines: int
+    """Lines of words for which there is room."""
     size: float = 7.5
+    """Size of the text in points."""
 
     @property
     def height(self) -> float:

@@ -322,24 +322,16 @@ def content_digest(content: bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallPicture:
-    """A tested image with its attention map and the compared parts of its region, all of one small size.
-
-    Parameters
-    ----------
-    image : (h, w) or (h, w, 3) uint8
-        The image, as it is shown.
-    attention : (h, w) uint8
-        The attention map: 255 is its maximum.
-    parts : (h, w) uint16
-        The number of the compared part at each pixel, from 1, and 0 outside of the region.
-    randomised_image : (h, w) or (h, w, 3) uint8
-        What the model saw, if that was the image plus noise.
-    """
+    """A tested image with its attention map and the compared parts of its region, all of one small size."""
 
     image: NDArray[np.uint8]
+    """(h, w) or (h, w, 3) uint8. The image, as it is shown."""
     attention: NDArray[np.uint8]
+    """(h, w) uint8. The attention map: 255 is its maximum."""
     parts: NDArray[np.uint16]
+    """(h, w) uint16. The number of the compared part at each pixel, from 1, and 0 outside of the region."""
     randomised_image: NDArray[np.uint8] | None = None
+    """(h, w) or (h, w, 3) uint8. What the model saw, if that was the image plus noise."""
 
     def __post_init__(self) -> None:
         shape = self.attention.shape

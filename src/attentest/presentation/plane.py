@@ -26,21 +26,15 @@ FINE = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plane:
-    """Where the values of a signal or a volume are on a picture.
-
-    Parameters
-    ----------
-    axes
-        The sides of the signal or the volume.
-    places : (h, w) int64
-        The place of each pixel of the picture among the values, counted in their order; -1 where there is none.
-    caption
-        Which slices of a volume these are; empty of a signal.
-    """
+    """Where the values of a signal or a volume are on a picture."""
 
     axes: tuple[int, ...]
+    """The sides of the signal or the volume."""
     places: NDArray[np.int64]
+    """(h, w) int64. The place of each pixel of the picture among the values, counted in their order; -1 where there is
+    none."""
     caption: str = ""
+    """Which slices of a volume these are; empty of a signal."""
 
     @classmethod
     def through(cls, region: NDArray[np.bool_], image: NDArray[Any]) -> Plane:

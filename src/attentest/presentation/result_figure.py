@@ -70,21 +70,14 @@ POINTS = 400
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConditionalDensity:
-    """The distribution of T with mean zero, given that z lies in a truncation set.
-
-    Parameters
-    ----------
-    law
-        Law of the statistic of one image.
-    intervals : (n, 2)
-        Truncation set.
-    alternative
-        What counts as extreme: for "equal-tailed" the smaller of the two tails.
-    """
+    """The distribution of T with mean zero, given that z lies in a truncation set."""
 
     law: Law
+    """Law of the statistic of one image."""
     intervals: Intervals
+    """(n, 2). Truncation set."""
     alternative: Alternative
+    """What counts as extreme: for "equal-tailed" the smaller of the two tails."""
 
     @property
     def ordinary(self) -> tuple[float, float]:

@@ -119,24 +119,16 @@ WIDE_PAGE = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of a table.
-
-    Parameters
-    ----------
-    heading
-        Its heading.
-    cells
-        A text for each row, which may have a style.
-    rank
-        Where there is no room for all columns, those of greater rank are left out first; ``ALWAYS`` are never.
-    is_text
-        Whether it is aligned left, as words are, and not right, as numbers are.
-    """
+    """A column of a table."""
 
     heading: str
+    """Its heading."""
     cells: Sequence[str | Text]
+    """A text for each row, which may have a style."""
     rank: int = ALWAYS
+    """Where there is no room for all columns, those of greater rank are left out first; ``ALWAYS`` are never."""
     is_text: bool = False
+    """Whether it is aligned left, as words are, and not right, as numbers are."""
 
     @property
     def width(self) -> int:
@@ -151,27 +143,18 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class FittedTable:
-    """A table of images as it is printed.
-
-    Parameters
-    ----------
-    columns
-        The columns that are shown; the names of the images are the first.
-    folder
-        Leading folders that the names have in common, if they are said above the table and not in it.
-    left_out
-        Headings of the columns that do not fit.
-    is_shortened
-        Whether names are shown without a part of them.
-    groups
-        Number of rows of each group, if a line is to be left free between groups of more than one row.
-    """
+    """A table of images as it is printed."""
 
     columns: Sequence[Column]
+    """The columns that are shown; the names of the images are the first."""
     folder: str = ""
+    """Leading folders that the names have in common, if they are said above the table and not in it."""
     left_out: Sequence[str] = ()
+    """Headings of the columns that do not fit."""
     is_shortened: bool = False
+    """Whether names are shown without a part of them."""
     groups: Sequence[int] = ()
+    """Number of rows of each group, if a line is to be left free between groups of more than one row."""
 
     def print(self) -> None:
         """Print it on standard output."""

@@ -21,25 +21,18 @@ them."""
 
 @dataclass(frozen=True, kw_only=True)
 class PatchAxis:
-    """Patches along one axis of an image: which pixels they cover, and the score of each unit of a region.
-
-    Parameters
-    ----------
-    start, stop
-        Range of the pixels that the model sees, because patches cover them.
-    unit : (stop - start,)
-        The unit that each pixel seen belongs to, in ascending order; each unit has a pixel.
-    cell : (n,)
-        Number of patch centres before each unit: along the axis, scores are linear over the units with the same number.
-    matrix : (n, patches)
-        Weights of the patches in the score of each unit; rows sum to one.
-    """
+    """Patches along one axis of an image: which pixels they cover, and the score of each unit of a region."""
 
     start: int
     stop: int
+    """Range of the pixels that the model sees, because patches cover them."""
     unit: Tensor
+    """(stop - start,). The unit that each pixel seen belongs to, in ascending order; each unit has a pixel."""
     cell: Tensor
+    """(n,). Number of patch centres before each unit: along the axis, scores are linear over the units with the same
+    number."""
     matrix: Tensor
+    """(n, patches). Weights of the patches in the score of each unit; rows sum to one."""
 
     @classmethod
     def of(

@@ -114,21 +114,15 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker answers.
-
-    Parameters
-    ----------
-    state
-        How it is with the worker; the first answer says that it is ready.
-    items
-        What the first of its tasks gave that it has not answered yet.
-    reason
-        Why its other tasks gave nothing, if it does not go on with them; or why it cannot use the work, in a sentence.
-    """
+    """What a worker answers."""
 
     state: State
+    """How it is with the worker; the first answer says that it is ready."""
     items: list[Any] = field(default_factory=list)
+    """What the first of its tasks gave that it has not answered yet."""
     reason: str = "the work gave nothing for it"
+    """Why its other tasks gave nothing, if it does not go on with them; or why it cannot use the work, in a
+    sentence."""
 
 
 def timed_batches(

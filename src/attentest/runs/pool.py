@@ -70,18 +70,12 @@ class Watched(Protocol[Worker]):
 
 @dataclass(eq=False)
 class Watch(Generic[Worker]):
-    """Looks for signs of life while it is entered, in a thread: the driver may wait for a worker that has stopped.
-
-    Parameters
-    ----------
-    workers
-        The workers.
-    seconds
-        How long a worker may be silent.
-    """
+    """Looks for signs of life while it is entered, in a thread: the driver may wait for a worker that has stopped."""
 
     workers: Watched[Worker]
+    """The workers."""
     seconds: float
+    """How long a worker may be silent."""
     _silent: dict[Worker, tuple[int, float]] = field(default_factory=dict, init=False)  # signs, and since when none
     _reported: list[str] = field(default_factory=list, init=False)  # sentences that are not said yet
     _over: threading.Event = field(default_factory=threading.Event, init=False)

@@ -104,21 +104,14 @@ def _interval_around(state: Floats, drop: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExchangeableDraws:
-    """The draws for one image.
-
-    Parameters
-    ----------
-    statistics : (n,)
-        Statistics at the ends of the chains: under the hypothesis exchangeable with the observed one.
-    moved
-        Share of the chains that left the observed point.
-    evaluations
-        Number of model evaluations.
-    """
+    """The draws for one image."""
 
     statistics: Floats
+    """(n,). Statistics at the ends of the chains: under the hypothesis exchangeable with the observed one."""
     moved: float
+    """Share of the chains that left the observed point."""
     evaluations: int
+    """Number of model evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True)

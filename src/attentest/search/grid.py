@@ -154,22 +154,15 @@ class Combination(StepRule):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Brackets(Columns):
-    """Pairs of points (m,), exactly one of each in the truncation set.
-
-    Parameters
-    ----------
-    image : (m,)
-        Index of the image of each bracket.
-    lower, upper : (m,)
-        Its ends.
-    leaving : (m,) bool
-        Whether the lower end is the one inside.
-    """
+    """Pairs of points (m,), exactly one of each in the truncation set."""
 
     image: Indices
+    """(m,). Index of the image of each bracket."""
     lower: Points
     upper: Points
+    """(m,). Its ends."""
     leaving: Mask
+    """(m,) bool. Whether the lower end is the one inside."""
 
 
 def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tuple[Brackets, Indices]:

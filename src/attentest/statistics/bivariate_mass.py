@@ -72,23 +72,16 @@ _SQRT_HALF = np.sqrt(0.5)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rectangles(Columns, ABC):
-    """Rectangles (m,), and the parameters of the law of T and V.
-
-    Parameters
-    ----------
-    left, right : (m,)
-        Ends of the intervals of V.
-    lower, upper : (m,)
-        Ends of the ranges of T.
-    gamma : (m,)
-        Standard deviation of V given T.
-    """
+    """Rectangles (m,), and the parameters of the law of T and V."""
 
     left: Floats
     right: Floats
+    """(m,). Ends of the intervals of V."""
     lower: Floats
     upper: Floats
+    """(m,). Ends of the ranges of T."""
     gamma: Floats
+    """(m,). Standard deviation of V given T."""
 
     @abstractmethod
     def log_integrals(self, index: Integers, count: int) -> Floats:
@@ -131,15 +124,11 @@ class NormalRectangles(Rectangles):
     """Rectangles under T ~ N(mean, 1) and V ~ N(T, gamma^2).
 
     Masses are divided by the density of V at the origin, up to the constant of the normal density.
-
-    Parameters
-    ----------
-    mean, origin : (m,)
-        Means of T, and the V that masses are relative to.
     """
 
     mean: Floats
     origin: Floats
+    """(m,). Means of T, and the V that masses are relative to."""
 
     def log_density(self, v: Floats) -> Floats:
         """Return the log density of V at v (m,), relative to that at the origin."""

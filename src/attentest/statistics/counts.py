@@ -33,22 +33,16 @@ class BinomialCounts(Law):
 
     The statistic is the difference from the expected count in standard deviations. Estimates and intervals are of the
     ratio of the mean rates inside and outside, which is 1 if they are equal.
-
-    Parameters
-    ----------
-    inside, total : (k,)
-        Counts that the model has not seen: in the region, and in all pixels that are compared.
-    share : (k,)
-        Share of the region in these pixels.
-    naive_inside, naive_total : (k,)
-        The same of all counts, those that the model saw among them.
     """
 
     inside: Floats
     total: Floats
+    """(k,). Counts that the model has not seen: in the region, and in all pixels that are compared."""
     share: Floats
+    """(k,). Share of the region in these pixels."""
     naive_inside: Floats
     naive_total: Floats
+    """(k,). The same of all counts, those that the model saw among them."""
 
     @classmethod
     def of(

@@ -27,26 +27,18 @@ SHARE_ERROR, PLACE_ERROR = 1e-8, 1e-7
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strips(Columns):
-    """Strips (m,) of the plane of z and T: intervals of z, divided by whether T is extreme.
-
-    Parameters
-    ----------
-    image : (m,)
-        Indices of images.
-    left, right : (m,)
-        Ends of the intervals of z; an interval without width has no mass.
-    mean : (m,)
-        Means of T.
-    lower, upper : (m,)
-        T is extreme at or below ``lower`` and at or above ``upper``.
-    """
+    """Strips (m,) of the plane of z and T: intervals of z, divided by whether T is extreme."""
 
     image: Integers
+    """(m,). Indices of images."""
     left: Floats
     right: Floats
+    """(m,). Ends of the intervals of z; an interval without width has no mass."""
     mean: Floats
+    """(m,). Means of T."""
     lower: Floats
     upper: Floats
+    """(m,). T is extreme at or below ``lower`` and at or above ``upper``."""
 
     @classmethod
     def of(
@@ -236,14 +228,10 @@ class EstimatedError(Law):
     """What laws share in which T = D / S, with D normal and S^2 an independent estimate of its variance.
 
     nu S^2 over the true variance has the chi-squared distribution with nu degrees of freedom.
-
-    Parameters
-    ----------
-    degrees : (k,)
-        Degrees of freedom nu of the estimates, at least 1.
     """
 
     degrees: Floats
+    """(k,). Degrees of freedom nu of the estimates, at least 1."""
 
     @property
     def degrees_of_freedom(self) -> Floats:

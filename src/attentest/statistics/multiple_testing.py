@@ -216,28 +216,19 @@ def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: i
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ManyPvalues:
-    """What is known of the p-values of m images.
-
-    Parameters
-    ----------
-    log_low, log_high : (m,)
-        Logs of the bounds on the selective p-values.
-    naive : (m,)
-        P-values that ignore the selection.
-    statuses
-        How each search ended.
-    certified
-        Whether each result has a certificate.
-    references
-        Digest of the noisy reference image of each; None where there is none.
-    """
+    """What is known of the p-values of m images."""
 
     log_low: NDArray[np.float64]
     log_high: NDArray[np.float64]
+    """(m,). Logs of the bounds on the selective p-values."""
     naive: NDArray[np.float64]
+    """(m,). P-values that ignore the selection."""
     statuses: Sequence[str]
+    """How each search ended."""
     certified: Sequence[bool]
+    """Whether each result has a certificate."""
     references: Sequence[str | None]
+    """Digest of the noisy reference image of each; None where there is none."""
 
     def __len__(self) -> int:
         return len(self.log_low)

@@ -112,24 +112,16 @@ def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2)
 
 @dataclass(frozen=True, kw_only=True)
 class PermutationResult:
-    """A permutation test.
-
-    Parameters
-    ----------
-    statistic
-        Observed statistic.
-    pvalue
-        (count + 1) / (B + 1) with ties counted as extreme: never zero, and valid for exchangeable pixels.
-    count_pvalue
-        count / B with ties not counted, the paper's formula.
-    permuted : (B,)
-        Statistics of the permuted images.
-    """
+    """A permutation test."""
 
     statistic: float
+    """Observed statistic."""
     pvalue: float
+    """(count + 1) / (B + 1) with ties counted as extreme: never zero, and valid for exchangeable pixels."""
     count_pvalue: float
+    """count / B with ties not counted, the paper's formula."""
     permuted: Floats = field(repr=False)
+    """(B,). Statistics of the permuted images."""
 
 
 def permutation_test(

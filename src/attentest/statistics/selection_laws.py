@@ -136,17 +136,12 @@ class RandomisedLaw(Law):
 
     The model looks at the image plus independent noise of the same covariance times gamma^2, and z is the coordinate of
     that sum. Given that z lies in the truncation set, T is not confined to it.
-
-    Parameters
-    ----------
-    observed_z : (k,)
-        Observed coordinates z.
-    gamma : (k,)
-        Standard deviation of z given T.
     """
 
     observed_z: Floats
+    """(k,). Observed coordinates z."""
     gamma: Floats
+    """(k,). Standard deviation of z given T."""
 
     @property
     def z_obs(self) -> Floats:

@@ -55,18 +55,13 @@ class StudentRectangles(Rectangles):
 
     Masses are relative to the density of T at the observed one, and y is a distance from it, too: so no digit is lost
     next to T, however far away the mean is.
-
-    Parameters
-    ----------
-    least, greatest : (m,)
-        The ends of the support of T: R less and R more than the mean.
-    degrees : (m,)
-        Degrees of freedom.
     """
 
     least: Floats
     greatest: Floats
+    """(m,). The ends of the support of T: R less and R more than the mean."""
     degrees: Floats
+    """(m,). Degrees of freedom."""
 
     @property
     def centre(self) -> Floats:

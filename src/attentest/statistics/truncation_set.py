@@ -60,19 +60,13 @@ class TruncationSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Unions:
-    """Unions (m,) of n intervals in all, those of the first union first.
-
-    Parameters
-    ----------
-    count : (m,)
-        Number of intervals of each union.
-    left, right : (n,)
-        Their ends.
-    """
+    """Unions (m,) of n intervals in all, those of the first union first."""
 
     count: Integers
+    """(m,). Number of intervals of each union."""
     left: Floats
     right: Floats
+    """(n,). Their ends."""
 
     @classmethod
     def of(cls, sets: Sequence[Intervals]) -> Unions:

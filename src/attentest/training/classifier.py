@@ -129,21 +129,14 @@ def classifier_config(architecture: str, image_size: int, dropped: float, axes: 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """A trained classifier and the record of its training.
-
-    Parameters
-    ----------
-    model
-        The classifier, on the CPU, in evaluation mode.
-    record
-        Settings of the training, accuracy and versions, JSON-ready.
-    preprocessing
-        Content of its ``preprocessor_config.json``; None if the model takes images unchanged.
-    """
+    """A trained classifier and the record of its training."""
 
     model: ViTForImageClassification | PlainClassifier
+    """The classifier, on the CPU, in evaluation mode."""
     record: Mapping[str, Any]
+    """Settings of the training, accuracy and versions, JSON-ready."""
     preprocessing: Mapping[str, Any] | None = None
+    """Content of its ``preprocessor_config.json``; None if the model takes images unchanged."""
 
     def save(self, directory: Path) -> None:
         """Write weights, configuration, preprocessing and record to a new or empty directory, or nothing at all."""

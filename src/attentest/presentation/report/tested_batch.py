@@ -26,30 +26,22 @@ def saved_file(record: Mapping[str, Any], kind: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TestedBatch:
-    """The results of many images.
-
-    Parameters
-    ----------
-    rows
-        The rows of each image: one, or one for each component of its region.
-    line
-        Maps the place of an image that was tested to its records, one or one for each component, and its recorded
-        sensitivity to the noise, if there is one.
-    picture
-        Maps the place of an image to its small picture, if there is one.
-    origin
-        How the batch was tested, JSON-ready: the ``settings`` of the test; its ``noise`` and, if it has its own, that
-        of the reference image, ``reference_noise``, with how they were estimated; ``model_sha256``, the digest of the
-        model's weights, if it is known; ``machines``, the device, threads and versions of packages of each machine that
-        took part; ``runs``, the command, start and seconds of each run of the command line; and its ``warnings``.
-    """
+    """The results of many images."""
 
     __test__ = False  # nothing that pytest should run
 
     rows: Sequence[Sequence[Row]]
+    """The rows of each image: one, or one for each component of its region."""
     line: Callable[[int], tuple[Sequence[ResultRecord], Mapping[str, Any] | None]]
+    """Maps the place of an image that was tested to its records, one or one for each component, and its recorded
+    sensitivity to the noise, if there is one."""
     picture: Callable[[int], SmallPicture | None]
+    """Maps the place of an image to its small picture, if there is one."""
     origin: Mapping[str, Any]
+    """How the batch was tested, JSON-ready: the ``settings`` of the test; its ``noise`` and, if it has its own, that of
+    the reference image, ``reference_noise``, with how they were estimated; ``model_sha256``, the digest of the model's
+    weights, if it is known; ``machines``, the device, threads and versions of packages of each machine that took part;
+    ``runs``, the command, start and seconds of each run of the command line; and its ``warnings``."""
 
 
 def batch_of_records(

@@ -21,22 +21,15 @@ NARROWEST = 4 * torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolants:
-    """Polynomials for the scores of p pieces, each on [-1, 1].
-
-    Parameters
-    ----------
-    image : (p,)
-        Index of the image of each piece.
-    coefficients : (p, SIZE, *grid)
-        Coefficients in the Chebyshev basis.
-    errors : (3, p)
-        Estimate of the greatest difference from the true scores; degree of the Lobatto nodes at which it vanishes, 0
-        where it is the same everywhere; rounding error of the scores.
-    """
+    """Polynomials for the scores of p pieces, each on [-1, 1]."""
 
     image: Tensor
+    """(p,). Index of the image of each piece."""
     coefficients: Tensor
+    """(p, SIZE, *grid). Coefficients in the Chebyshev basis."""
     errors: Tensor
+    """(3, p). Estimate of the greatest difference from the true scores; degree of the Lobatto nodes at which it
+    vanishes, 0 where it is the same everywhere; rounding error of the scores."""
 
     def take(self, rows: slice) -> Interpolants:
         """Return some of them, without a copy."""
@@ -132,23 +125,17 @@ def _table(margins: Margins, interpolants: Interpolants, cells_together: int) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Cells:
-    """Cells (m,) of pieces.
-
-    Parameters
-    ----------
-    piece : (m,), ends : (m, 2)
-        The piece of each cell, and where the cell begins and ends.
-    combined : (m, 2, J)
-        The combinations of extremes that must be negative, at the ends.
-    above, below : (m, J)
-        How far these can lie above and below their chords when the scores follow theirs.
-    """
+    """Cells (m,) of pieces."""
 
     piece: Tensor
+    """(m,). The piece of each cell."""
     ends: Tensor
+    """(m, 2). Where the cell begins and ends."""
     combined: Tensor
+    """(m, 2, J). The combinations of extremes that must be negative, at the ends."""
     above: Tensor
     below: Tensor
+    """(m, J). How far these can lie above and below their chords when the scores follow theirs."""
 
 
 def _edges() -> Floats:

@@ -110,30 +110,21 @@ def basis(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Decay:
-    """The fall of the coefficients of p pieces.
-
-    Parameters
-    ----------
-    rate : (p,)
-        Ratio of one coefficient to the one before it, in the last ones.
-    last : (p,)
-        Size of the last coefficients.
-    greatest : (p,)
-        Size of the greatest coefficient.
-    steady : (p,) bool
-        Whether both even and odd orders still fall in the last ones.
-    regular : (p,) bool
-        Whether the last half falls at an even rate, as no narrow bump's coefficients do.
-    resolved : (p,) bool
-        Whether the coefficients fall as those of a function do that is nowhere narrower than the distance of the nodes.
-    """
+    """The fall of the coefficients of p pieces."""
 
     rate: Floats
+    """(p,). Ratio of one coefficient to the one before it, in the last ones."""
     last: Floats
+    """(p,). Size of the last coefficients."""
     greatest: Floats
+    """(p,). Size of the greatest coefficient."""
     steady: Mask
+    """(p,) bool. Whether both even and odd orders still fall in the last ones."""
     regular: Mask
+    """(p,) bool. Whether the last half falls at an even rate, as no narrow bump's coefficients do."""
     resolved: Mask
+    """(p,) bool. Whether the coefficients fall as those of a function do that is nowhere narrower than the distance of
+    the nodes."""
 
 
 def decay_of(sizes: Floats, rounding: Floats) -> Decay:

@@ -93,24 +93,16 @@ def _bend(exact: Evaluations, observed: Tensor, z_obs: Floats, images: Integers,
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fresh(AxisParts):
-    """Fresh pieces to make (q,): where, of which degree, and what is known there.
-
-    Parameters
-    ----------
-    degree : (q,)
-        Degree of the Lobatto nodes: 8 or 16.
-    stalls : (q,)
-        How often refining has not helped.
-    error_so_far : (q,)
-        Error of the interpolant to be replaced; infinite if there is none.
-    probed : (q,) bool
-        Whether to look for bumps between the nodes, so that no allowance is made for them.
-    """
+    """Fresh pieces to make (q,): where, of which degree, and what is known there."""
 
     degree: Integers
+    """(q,). Degree of the Lobatto nodes: 8 or 16."""
     stalls: Integers
+    """(q,). How often refining has not helped."""
     error_so_far: Floats
+    """(q,). Error of the interpolant to be replaced; infinite if there is none."""
     probed: Mask
+    """(q,) bool. Whether to look for bumps between the nodes, so that no allowance is made for them."""
 
     def points(self, share: Floats) -> tuple[Points, Floats, Points]:
         """Return where fresh pieces of one degree are evaluated.
@@ -148,30 +140,20 @@ class Fresh(AxisParts):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeScores:
-    """Scores for fresh pieces (p,) of one degree, and their errors.
-
-    Parameters
-    ----------
-    at_nodes : (p, degree + 1, *grid)
-        Scores at the nodes of :meth:`Fresh.points`.
-    check : (p,)
-        The check points, in [-1, 1].
-    at_check : (p, *grid)
-        Scores there.
-    noise : (p,)
-        Error of ``at_nodes`` if they are rough, else zero.
-    jitter : (p,)
-        Error of exact scores beyond the rounding that is always allowed for.
-    narrowest_bump : (p,)
-        Standard deviation of the narrowest bump that must not be missed.
-    """
+    """Scores for fresh pieces (p,) of one degree, and their errors."""
 
     at_nodes: Tensor
+    """(p, degree + 1, *grid). Scores at the nodes of :meth:`Fresh.points`."""
     check: Floats
+    """(p,). The check points, in [-1, 1]."""
     at_check: Tensor
+    """(p, *grid). Scores there."""
     noise: Floats
+    """(p,). Error of ``at_nodes`` if they are rough, else zero."""
     jitter: Floats
+    """(p,). Error of exact scores beyond the rounding that is always allowed for."""
     narrowest_bump: Floats
+    """(p,). Standard deviation of the narrowest bump that must not be missed."""
 
 
 def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:

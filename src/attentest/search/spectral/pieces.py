@@ -32,53 +32,37 @@ MOST_CORRECTIONS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pieces(AxisParts):
-    """Interpolants of p pieces.
-
-    Parameters
-    ----------
-    error : (p,)
-        Estimate of the greatest error of the smooth part; infinite for a piece that is not resolved, so that nothing
-        is concluded from it.
-    floor : (p,)
-        Error that does not vanish at the nodes: rounding, or more where the scores are rough.
-    rounding : (p,)
-        Rounding error of exact scores.
-    degree : (p,)
-        Degree of the Lobatto nodes, 0 for a corrected piece.
-    vanishes : (p,) bool
-        Whether the error vanishes at the nodes.
-    order : (p,)
-        Degree of the polynomial that the error resembles: bounds its slope.
-    rate : (p,)
-        Ratio of one coefficient to the one before it.
-    fall : (p,)
-        The same as an average over all coefficients that rounding does not hide.
-    stalls : (p,)
-        How often refining has not helped.
-    refined : (p,) bool
-        Whether zones of the piece have become pieces of their own.
-    bumpy : (p,) bool
-        Whether the error is mostly an allowance for bumps between the nodes.
-    change, spread : (p,)
-        How much a score changes from node to node, at most; and the distance of the least from the greatest score.
-    coefficients : (p, SIZE, *grid)
-        Coefficients in the Chebyshev basis, on the device.
-    """
+    """Interpolants of p pieces."""
 
     error: Floats
+    """(p,). Estimate of the greatest error of the smooth part; infinite for a piece that is not resolved, so that
+    nothing is concluded from it."""
     floor: Floats
+    """(p,). Error that does not vanish at the nodes: rounding, or more where the scores are rough."""
     rounding: Floats
+    """(p,). Rounding error of exact scores."""
     degree: Integers
+    """(p,). Degree of the Lobatto nodes, 0 for a corrected piece."""
     vanishes: Mask
+    """(p,) bool. Whether the error vanishes at the nodes."""
     order: Integers
+    """(p,). Degree of the polynomial that the error resembles: bounds its slope."""
     rate: Floats
+    """(p,). Ratio of one coefficient to the one before it."""
     fall: Floats
+    """(p,). The same as an average over all coefficients that rounding does not hide."""
     stalls: Integers
+    """(p,). How often refining has not helped."""
     refined: Mask
+    """(p,) bool. Whether zones of the piece have become pieces of their own."""
     bumpy: Mask
+    """(p,) bool. Whether the error is mostly an allowance for bumps between the nodes."""
     change: Floats
     spread: Floats
+    """(p,). How much a score changes from node to node, at most; and the distance of the least from the greatest
+    score."""
     coefficients: Tensor
+    """(p, SIZE, *grid). Coefficients in the Chebyshev basis, on the device."""
 
     @classmethod
     def none(cls, grid: tuple[int, ...], device: torch.device) -> Pieces:

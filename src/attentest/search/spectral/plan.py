@@ -197,27 +197,18 @@ def _sums_exceed_one(image: Integers, log_cost: Floats) -> Mask:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a round replaces, and by what.
-
-    Parameters
-    ----------
-    replaced : (s,) bool
-        Segments that are replaced.
-    refined : (q,)
-        Indices of the pieces that have zones among them.
-    redone : (q,)
-        Indices of the pieces that are interpolated again as a whole.
-    fresh
-        The pieces to interpolate.
-    corrected
-        The zones to correct (m,), and the number of points (m,) of each.
-    """
+    """What a round replaces, and by what."""
 
     replaced: Mask
+    """(s,) bool. Segments that are replaced."""
     refined: Integers
+    """(q,). Indices of the pieces that have zones among them."""
     redone: Integers
+    """(q,). Indices of the pieces that are interpolated again as a whole."""
     fresh: Fresh
+    """The pieces to interpolate."""
     corrected: tuple[Zones, Integers]
+    """The zones to correct (m,), and the number of points (m,) of each."""
 
 
 def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:

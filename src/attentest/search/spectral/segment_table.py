@@ -30,26 +30,18 @@ class LogBounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Zones(AxisParts):
-    """Open zones (q,): undecided or unexplored, with the influence of each on the p-values of its image.
-
-    Parameters
-    ----------
-    zone, piece : (q,)
-        Number of the zone, and index of its interpolant (NO_PIECE if it is unexplored).
-    stalls : (q,)
-        How often refining it has not improved it.
-    log_mass, log_extreme : (PVALUES, q)
-        Log mass of the zone, and of its part where the statistic is at least as extreme as observed.
-    log_cost : (PVALUES, q)
-        Log of the most by which it can move each p, in units of its image.
-    """
+    """Open zones (q,): undecided or unexplored, with the influence of each on the p-values of its image."""
 
     zone: Integers
     piece: Integers
+    """(q,). Number of the zone, and index of its interpolant (NO_PIECE if it is unexplored)."""
     stalls: Integers
+    """(q,). How often refining it has not improved it."""
     log_mass: Floats
     log_extreme: Floats
+    """(PVALUES, q). Log mass of the zone, and of its part where the statistic is at least as extreme as observed."""
     log_cost: Floats
+    """(PVALUES, q). Log of the most by which it can move each p, in units of its image."""
 
 
 class SegmentTable:

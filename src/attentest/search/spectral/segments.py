@@ -15,17 +15,12 @@ NO_PIECE = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AxisParts(Columns):
-    """Parts (q,) of the z axes of images.
-
-    Parameters
-    ----------
-    image, left, right : (q,)
-        Index of the image, and ends.
-    """
+    """Parts (q,) of the z axes of images."""
 
     image: Integers
     left: Floats
     right: Floats
+    """(q,). Index of the image, and ends."""
 
     @property
     def width(self) -> Floats:
@@ -76,28 +71,19 @@ def sort_keys(image: Integers, z: Floats) -> NDArray[np.complex128]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Segments(AxisParts):
-    """Segments (s,).
-
-    Parameters
-    ----------
-    best_left, best_right : (s,)
-        Ends of the part that belongs to the best estimate of the set; equal if none of it does.
-    kind : (s,)
-        INSIDE, UNDECIDED or UNEXPLORED.
-    piece : (s,)
-        Index of the interpolant that decided the kind, or NO_PIECE.
-    zone : (s,)
-        Number of the zone of a segment that is not inside.
-    stalls : (s,)
-        How often refining the segment has not improved it.
-    """
+    """Segments (s,)."""
 
     best_left: Floats
     best_right: Floats
+    """(s,). Ends of the part that belongs to the best estimate of the set; equal if none of it does."""
     kind: Integers
+    """(s,). INSIDE, UNDECIDED or UNEXPLORED."""
     piece: Integers
+    """(s,). Index of the interpolant that decided the kind, or NO_PIECE."""
     zone: Integers
+    """(s,). Number of the zone of a segment that is not inside."""
     stalls: Integers
+    """(s,). How often refining the segment has not improved it."""
 
 
 def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | None = None) -> Segments:

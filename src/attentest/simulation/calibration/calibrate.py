@@ -41,24 +41,16 @@ error of an estimate from so many changes little."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReestimatedNoise:
-    """The noise of an image, estimated from reference images that are drawn from the true noise for it alone.
-
-    Parameters
-    ----------
-    truth
-        The true noise.
-    estimator
-        How it is estimated.
-    images
-        Number of reference images.
-    seed
-        Whole numbers from which, together with the pixels of the image, its reference images are drawn.
-    """
+    """The noise of an image, estimated from reference images that are drawn from the true noise for it alone."""
 
     truth: NoiseModel
+    """The true noise."""
     estimator: NoiseEstimator
+    """How it is estimated."""
     images: int
+    """Number of reference images."""
     seed: tuple[int, ...]
+    """Whole numbers from which, together with the pixels of the image, its reference images are drawn."""
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise of an image (C, *axes), estimated from reference images of its own."""

@@ -49,44 +49,30 @@ SMALLEST_RATIO = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """One assumption of a noise model, and what the images say about it.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    statement
-        What is assumed, as a sentence.
-    statistic, statistic_name
-        What was measured, and what it is.
-    pvalue
-        Monte-Carlo p-value: the rank of the images among images drawn from the model.
-    as_extreme
-        Number of sets of drawn images that are at least as extreme; if it is 0, p is as small as it can be.
-    adjusted_pvalue
-        The p-value after Holm's adjustment for all assumptions.
-    verdict
-        "no sign against it"; "found, but small", if the adjusted p-value is at most alpha and what was found is too
-        small to change conclusions; or "broken".
-    finding
-        What was measured, as a sentence.
-    consequence
-        What it does to p-values.
-    advice
-        What to do, if the assumption is broken.
-    """
+    """One assumption of a noise model, and what the images say about it."""
 
     name: str
+    """Its name."""
     statement: str
+    """What is assumed, as a sentence."""
     statistic: float
     statistic_name: str
+    """What was measured, and what it is."""
     pvalue: float
+    """Monte-Carlo p-value: the rank of the images among images drawn from the model."""
     as_extreme: int
+    """Number of sets of drawn images that are at least as extreme; if it is 0, p is as small as it can be."""
     adjusted_pvalue: float
+    """The p-value after Holm's adjustment for all assumptions."""
     verdict: str
+    """One of three: "no sign against it"; "found, but small", if the adjusted p-value is at most alpha and what was
+    found is too small to change conclusions; or "broken"."""
     finding: str
+    """What was measured, as a sentence."""
     consequence: str
+    """What it does to p-values."""
     advice: str
+    """What to do, if the assumption is broken."""
 
     @property
     def holds(self) -> bool:

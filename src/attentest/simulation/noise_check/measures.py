@@ -94,31 +94,21 @@ HALF_NORMAL = float(np.sqrt(0.5))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measures:
-    """What was measured on one set of images.
-
-    Parameters
-    ----------
-    tested
-        For each assumption the numbers (d,) that are compared with those of simulated images.
-    effects
-        For each assumption the same in units that can be interpreted, (d,).
-    quantiles : (q,)
-        Quantiles of the standardised residuals at ``PROBABILITIES``.
-    correlation
-        Correlation by lag, as many axes as the images have.
-    image_scales, image_means : (K,)
-        Standard deviation, and mean, of each image's residuals, in units of the average standard deviation.
-    value_range
-        Least and greatest pixel value.
-    """
+    """What was measured on one set of images."""
 
     tested: Mapping[str, FloatArray]
+    """For each assumption the numbers (d,) that are compared with those of simulated images."""
     effects: Mapping[str, FloatArray]
+    """For each assumption the same in units that can be interpreted, (d,)."""
     quantiles: FloatArray
+    """(q,). Quantiles of the standardised residuals at ``PROBABILITIES``."""
     correlation: FloatArray
+    """Correlation by lag, as many axes as the images have."""
     image_scales: FloatArray
     image_means: FloatArray
+    """(K,). Standard deviation, and mean, of each image's residuals, in units of the average standard deviation."""
     value_range: tuple[float, float]
+    """Least and greatest pixel value."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,30 +117,21 @@ class MeasuredNoise(Measures):
 
     The band of quantiles holds 95% of the sets of images drawn from the model at each point; those of images hold all
     images of 95% of the sets.
-
-    Parameters
-    ----------
-    quantile_band : (2, q)
-        Band of the quantiles.
-    variance_map : (*axes)
-        Standard deviation of each pixel over the images divided by the model's, the mean over channels.
-    model_correlation
-        Correlation by lag of images drawn from the model.
-    scale_band, mean_band : (2,)
-        Bands of the standard deviations, and of the means, of images.
-    counts : (b,)
-        Numbers of pixel values in equal parts of their range.
-    edges : (b+1,)
-        Ends of these parts.
     """
 
     quantile_band: FloatArray
+    """(2, q). Band of the quantiles."""
     variance_map: FloatArray
+    """(*axes). Standard deviation of each pixel over the images divided by the model's, the mean over channels."""
     model_correlation: FloatArray
+    """Correlation by lag of images drawn from the model."""
     scale_band: FloatArray
     mean_band: FloatArray
+    """(2,). Bands of the standard deviations, and of the means, of images."""
     counts: FloatArray
+    """(b,). Numbers of pixel values in equal parts of their range."""
     edges: FloatArray
+    """(b+1,). Ends of these parts."""
 
 
 class ResidualImages:
