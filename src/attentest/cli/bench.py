@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,10 +66,12 @@ def counts(
         recorded = read_record()
     with progress_bar("counting evaluations") as progress:
         measured = list(case_counts(recorded, progress))
+    many = [count for count in measured if count.ratio is not None and count.ratio >= TOO_MANY]
+    lower = [count for count in measured if count.ratio is not None and count.ratio < MUCH_LOWER]
     if as_json:
-        print_json({"counts": [{**asdict(count), "ratio": count.ratio} for count in measured]})
+        print_json({"counts": [{**count._asdict(), "ratio": count.ratio} for count in measured]})
     else:
-        styles = ["bold red" if count.too_many else "green" if count.much_lower else "" for count in measured]
+        styles = ["bold red" if count in many else "green" if count in lower else "" for count in measured]
         columns = {
             "case": [count.case for count in measured],
             "images": [str(count.images) for count in measured],
@@ -88,11 +90,12 @@ def counts(
         write_record(measured, record)
         say(f"record: {record}")
         return
-    if lower := "; ".join(count.case for count in measured if count.much_lower):
-        say(f"less than {MUCH_LOWER:g} times the recorded evaluations, so record them again ({COMMAND}): {lower}")
+    if lower:
+        cases = "; ".join(count.case for count in lower)
+        say(f"less than {MUCH_LOWER:g} times the recorded evaluations, so record them again ({COMMAND}): {cases}")
     if unknown := "; ".join(count.case for count in measured if count.recorded is None):
         fail(f"no evaluations are recorded for {unknown}: record them ({COMMAND}).", TOO_MANY_CODE)
-    if many := [count for count in measured if count.too_many]:
+    if many:
         cases = "; ".join(f"{count.case} ({count.evaluations:.0f}, recorded {count.recorded:.0f})" for count in many)
         fail(
             f"at least {TOO_MANY:g} times the recorded evaluations per image: {cases}: mend the search or, if this is "
@@ -189,9 +192,9 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         )
         with named_by_options({"the file name of the history": "--history"}):
             check_history_path(history)
-        past = read_history(history)
-        if past.damaged:
-            say(f"attentest: note: {damage_note(history, past.damaged)}")
+        past, damaged = read_history(history)
+        if damaged:
+            say(f"attentest: note: {damage_note(history, damaged)}")
         with progress_bar("benchmark") as progress:
             done = run_benchmark(settings, tuple(dict.fromkeys(asked.only or ())), progress)
         changed = changes(done, past)
@@ -205,12 +208,12 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
             say(f"{name} was left out: {reason}")
         if slower := [change.now for change in changed.values() if change.slower]:
             say(f"slower than the last time: {'; '.join(f'{ratio.of} ({ratio.quantity})' for ratio in slower)}")
-        say(f"history: {history}, {counted(len(past.runs) + 1, 'run')}")
+        say(f"history: {history}, {counted(len(past) + 1, 'run')}")
         if figure is not None:
             from attentest.presentation.figure import save_figure
             from attentest.studies.benchmark.history import history_figure
 
-            save_figure(history_figure([*past.runs, done]), figure)
+            save_figure(history_figure([*past, done]), figure)
             say(f"figure: {figure}")
 
 

@@ -92,6 +92,8 @@ PURPLE = "#b5568f"
 GREY = "0.5"
 """Grey that can be read on white and on black."""
 
+PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)
+
 REGION_COLOUR = VERMILION
 OTHER_COLOUR = GREY
 """Colour of the parts of a region that are not compared."""

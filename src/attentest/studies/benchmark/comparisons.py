@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import unwrap
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,13 +26,52 @@ from attentest.search.spectral.pieces import Pieces, corrected_pieces
 from attentest.search.spectral.segment_table import SegmentTable
 from attentest.simulation.images import signal_images
 from attentest.studies.benchmark.measurement import (
+    Costs,
     NotMeasured,
-    Quantity,
     Ratio,
     Workload,
+    image_costs,
     now,
+    ratios,
     side_by_side,
     timed,
+)
+
+LEVEL = 0.95
+WITH_INTERVAL = f"p and {LEVEL:.0%} interval"
+GAMMA = 0.5
+WARM_UP_IMAGES = 2
+
+
+def variant(
+    workload: Workload, of: str, over: str, changed: Callable[[Workload], AttentionTest], goals: Costs | None = None
+) -> Iterator[Ratio]:
+    """Compare time and evaluations per image of a changed test with those of the plain test, by their names."""
+    tests = {of: changed(workload), over: workload.test}
+    for test in tests.values():
+        test.map(workload.images[:WARM_UP_IMAGES])
+    return ratios(workload.costs({name: partial(test.map, workload.images) for name, test in tests.items()}), goals)
+
+
+interval = partial(
+    variant,
+    of=WITH_INTERVAL,
+    over="p alone",
+    changed=lambda workload: workload.test.replace(confidence_level=LEVEL),
+    goals={"seconds": 2.0, "evaluations": 1.8},  # an interval needs more of the line than p
+)
+precision = partial(variant, of="mixed precision", over="float64", changed=lambda workload: workload.mixed_test)
+randomised = partial(
+    variant,
+    of=f"randomised selection, gamma {GAMMA:g}",
+    over="the paper's",
+    changed=lambda workload: workload.test.replace(randomise=GAMMA),
+)
+patches = partial(
+    variant,
+    of="regions of patches",
+    over="pixels",
+    changed=lambda workload: workload.test.replace(region_unit="patches"),
 )
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -45,83 +84,14 @@ SINGLE_IMAGES = 10
 def many_images(workload: Workload) -> Iterator[Ratio]:
     """Compare the time per image of growing numbers of images, in the default precision."""
     test, images = workload.test.replace(search=SpectralSearch(tol=workload.settings.tol)), workload.images
-    single = images[:SINGLE_IMAGES]
     test.map(images[:WARM_UP_IMAGES])
     works: dict[str, Callable[[], Sequence[AttentionTestResult]]] = {
         f"{counted(count, 'image')} together": partial(test.map, images[:count])
         for count in COUNTS
         if count <= len(images)
     }
-    works["one by one"] = lambda: [test(image) for image in single]
-    measured = side_by_side(works, workload.device, workload.settings.repeats)
-    seconds = {name: taken / len(results) for name, (taken, results) in measured.items()}
-    over = seconds.pop("one by one")
-    yield from (Ratio.between("seconds", {name: cost, "one by one": over}) for name, cost in seconds.items())
-
-
-Costs: TypeAlias = Mapping[Quantity, float]
-"""Means per image by what is measured, or the ratios of two of them that are aimed at."""
-
-
-def image_costs(seconds: float, results: Sequence[AttentionTestResult]) -> Costs:
-    """Return the costs of images that were tested together in some seconds."""
-    return {"seconds": seconds / len(results), "evaluations": mean_evaluations(results)}
-
-
-def mean_evaluations(results: Sequence[AttentionTestResult]) -> float:
-    """Return the evaluations per image."""
-    return float(np.mean([result.evaluations for result in results]))
-
-
-def cost_ratios(costs: Mapping[str, Costs], goals: Costs | None = None) -> Iterator[Ratio]:
-    """Yield the ratio of the seconds of two costs, by their names, and that of their evaluations."""
-    quantities: tuple[Quantity, ...] = ("seconds", "evaluations")
-    for quantity in quantities:
-        named = {name: cost[quantity] for name, cost in costs.items()}
-        yield Ratio.between(quantity, named, (goals or {}).get(quantity))
-
-
-LEVEL = 0.95
-WITH_INTERVAL = f"p and {LEVEL:.0%} interval"
-GAMMA = 0.5
-WARM_UP_IMAGES = 2
-
-INTERVAL_GOALS: Costs = {"seconds": 2.0, "evaluations": 1.8}
-"""An interval should take at most twice the time of p alone, and 1.8 times its evaluations."""
-
-
-def interval(workload: Workload) -> Iterator[Ratio]:
-    """Compare p with its interval and p alone."""
-    test = workload.test.replace(confidence_level=LEVEL)
-    return _over_plain(workload, WITH_INTERVAL, test, "p alone", INTERVAL_GOALS)
-
-
-def precision(workload: Workload) -> Iterator[Ratio]:
-    """Compare mixed precision and float64."""
-    return _over_plain(workload, "mixed precision", workload.mixed_test, "float64")
-
-
-def randomised(workload: Workload) -> Iterator[Ratio]:
-    """Compare randomised selection and the paper's."""
-    test = workload.test.replace(randomise=GAMMA)
-    return _over_plain(workload, f"randomised selection, gamma {GAMMA:g}", test, "the paper's")
-
-
-def patches(workload: Workload) -> Iterator[Ratio]:
-    """Compare regions of whole patches and of pixels."""
-    return _over_plain(workload, "regions of patches", workload.test.replace(region_unit="patches"), "pixels")
-
-
-def _over_plain(
-    workload: Workload, of: str, test: AttentionTest, over: str, goals: Costs | None = None
-) -> Iterator[Ratio]:
-    """Yield time and evaluations per image of a test over those of the plain test."""
-    tests = {of: test, over: workload.test}
-    for variant in tests.values():
-        variant.map(workload.images[:WARM_UP_IMAGES])
-    works = {name: partial(variant.map, workload.images) for name, variant in tests.items()}
-    measured = side_by_side(works, workload.device, workload.settings.repeats)
-    yield from cost_ratios({name: image_costs(*work) for name, work in measured.items()}, goals)
+    works["one by one"] = lambda: [test(image) for image in images[:SINGLE_IMAGES]]
+    return ratios({name: {"seconds": costs["seconds"]} for name, costs in workload.costs(works).items()})
 
 
 NEAREST, FARTHEST = 20.0, 40.0
@@ -144,10 +114,9 @@ def far_out(workload: Workload) -> Iterator[Ratio]:
             f"none of {len(drawn)} images has a statistic of {NEAREST:g} to {FARTHEST:g}: use more images."
         )
     for name, test in {"p": workload.test, WITH_INTERVAL: workload.test.replace(confidence_level=LEVEL)}.items():
-        of = f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}"
-        groups = {of: bright, "null images": workload.images}
-        costs = {group: mean_evaluations(test.map(images)) for group, images in groups.items()}
-        yield Ratio.between("evaluations", costs, GOAL)
+        groups = {f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}": bright, "null images": workload.images}
+        counts = {group: image_costs(0.0, test.map(images))["evaluations"] for group, images in groups.items()}
+        yield from ratios({group: {"evaluations": count} for group, count in counts.items()}, {"evaluations": GOAL})
 
 
 EXTRAPOLATED_FROM = 2048
@@ -156,15 +125,15 @@ EXTRAPOLATED_FROM = 2048
 
 def paper_searches(workload: Workload) -> Iterator[Ratio]:
     """Compare time and evaluations per image with the adaptive, the combination and the fixed search."""
-    few, spectral, device = workload.few(), workload.test, workload.device
+    few, spectral, device = workload.few, workload.test, workload.device
     spectral.map(few)
     for name in ("adaptive", "combination", "fixed"):
-        measured = side_by_side({"spectral": partial(spectral.map, few)}, device, workload.settings.repeats)
+        costs = workload.costs({"spectral": partial(spectral.map, few)})
         if name == "fixed" and device.type == "cpu":
-            over, cost = f"{name} (extrapolated)", _extrapolated(workload)
+            costs[f"{name} (extrapolated)"] = _extrapolated(workload)
         else:
-            over, cost = name, image_costs(*timed(partial(spectral.replace(search=name).map, few), device))
-        yield from cost_ratios({"spectral": image_costs(*measured["spectral"]), over: cost})
+            costs[name] = image_costs(*timed(partial(spectral.replace(search=name).map, few), device))
+        yield from ratios(costs)
 
 
 def _extrapolated(workload: Workload) -> Costs:
@@ -178,9 +147,8 @@ def _extrapolated(workload: Workload) -> Costs:
 CPU_GOAL = 1.5
 """In float64 on a CPU a forward pass should take at most this many times its matrix products."""
 
-CPU_BATCHES = (1, 8)
-CUDA_BATCHES = (64, 512)
-"""Batches that are compared with the default one."""
+SMALL_BATCHES = {"cpu": (1, 8), "cuda": (64, 512)}
+"""Batches that are compared with the default one, by the type of the device."""
 
 MORE_REPEATS = 3
 """A forward pass is quick, so it is timed this many times as often as a test."""
@@ -194,28 +162,27 @@ def forward_pass(workload: Workload) -> Iterator[Ratio]:
     batch = scores.batch_size
     rng = np.random.default_rng(workload.settings.seed)
     images = torch.from_numpy(rng.normal(size=(batch, *scores.image_shape))).to(device)
-
+    whole = f"batch of {batch}"
+    double, single, modules = f"float64, {whole}", f"float32, {whole}", "the model's own modules"
     passes: dict[str, Callable[[], object]] = {
-        "float64": partial(scores, images),
-        "float32": partial(scores.rough, images),
+        double: partial(scores, images),
+        single: partial(scores.rough, images),
         "products in float64": matrix_products(encoder, batch, torch.float64),
         "products in float32": matrix_products(encoder, batch, torch.float32),
-        "modules": partial(scores.through_modules, images),
+        modules: partial(scores.through_modules, images),
     }
     measured = side_by_side(passes, device, repeats, warm_up=True)
-    times = {name: seconds / batch for name, (seconds, _) in measured.items()}
-
-    whole = f"batch of {batch}"
-    for precision, goal in (("float64", CPU_GOAL if device.type == "cpu" else None), ("float32", None)):
-        products = times[f"products in {precision}"]
-        costs = {f"{precision}, {whole}": times[precision], "its matrix products": products}
-        yield Ratio.between("seconds", costs, goal)
-    yield Ratio.between("seconds", {f"float64, {whole}": times["float64"], "the model's own modules": times["modules"]})
-    for size in CUDA_BATCHES if device.type == "cuda" else CPU_BATCHES:
+    costs: dict[str, Costs] = {name: {"seconds": seconds / batch} for name, (seconds, _) in measured.items()}
+    goals: Costs = {"seconds": CPU_GOAL} if device.type == "cpu" else {}
+    yield from ratios({double: costs[double], "its matrix products": costs["products in float64"]}, goals)
+    yield from ratios({single: costs[single], "its matrix products": costs["products in float32"]})
+    yield from ratios({double: costs[double], modules: costs[modules]})
+    for size in SMALL_BATCHES["cuda" if device.type == "cuda" else "cpu"]:
         if size < batch:
-            works = {size: partial(scores, images[:size]), batch: partial(scores, images)}
-            few, every = (seconds / count for count, (seconds, _) in side_by_side(works, device, repeats).items())
-            yield Ratio.between("seconds", {f"float64, batch of {size}": few, whole: every})
+            sizes = {f"float64, batch of {size}": size, whole: batch}
+            works = {name: partial(scores, images[:count]) for name, count in sizes.items()}
+            times = side_by_side(works, device, repeats)
+            yield from ratios({name: {"seconds": times[name][0] / count} for name, count in sizes.items()})
 
 
 def matrix_products(encoder: Encoder, batch: int, dtype: torch.dtype) -> Callable[[], None]:
@@ -253,13 +220,12 @@ STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
 def stages(workload: Workload) -> Iterator[Ratio]:
     """Compare the time of each stage with that of a test, p alone in float64."""
     test, images, device = workload.test, workload.images, workload.device
-    test.map(images[:2])
+    test.map(images[:WARM_UP_IMAGES])
     with stage_times(device) as spent:
         in_all, results = timed(lambda: test.map(images), device)
     evaluations = sum(result.evaluations for result in results)
-    spent["the rest"] = in_all - sum(spent.values())
-    for name, seconds in spent.items():
-        yield Ratio.between("seconds", {name: seconds / len(images), "p alone": in_all / len(images)})
+    spent |= {"the rest": in_all - sum(spent.values()), "p alone": in_all}
+    yield from ratios({name: {"seconds": seconds / len(images)} for name, seconds in spent.items()})
     batch = ViTScores(workload.model, device=device).batch_size
     products = matrix_products(read_encoder(workload.model, device=device), batch, torch.float64)
     works: dict[str, Callable[[], object]] = {"test": lambda: test.map(images), "products": products}
@@ -268,7 +234,7 @@ def stages(workload: Workload) -> Iterator[Ratio]:
         "p alone": measured["test"][0] / len(images),
         "matrix products of its evaluations": measured["products"][0] / batch * evaluations / len(images),
     }
-    yield Ratio.between("seconds", per_image)
+    yield from ratios({name: {"seconds": seconds} for name, seconds in per_image.items()})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -92,8 +92,7 @@ CASES = (
 """Cases of about a second of a core each: null images unless stated, and far out is |z_obs| of 20 to 40."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Count:
+class Count(NamedTuple):
     """The evaluations per image of a case, now and when they were recorded, if they were."""
 
     case: str
@@ -106,16 +105,6 @@ class Count:
         """Evaluations now over those recorded."""
         return None if self.recorded is None else self.evaluations / self.recorded
 
-    @property
-    def too_many(self) -> bool:
-        """Whether there are at least twice the evaluations recorded."""
-        return self.ratio is not None and self.ratio >= TOO_MANY
-
-    @property
-    def much_lower(self) -> bool:
-        """Whether there are so few that the record should be renewed."""
-        return self.ratio is not None and self.ratio < MUCH_LOWER
-
 
 def case_counts(
     recorded: Mapping[str, float], progress: LabelledProgress = lambda done, total, label: None
@@ -124,7 +113,7 @@ def case_counts(
     for place, case in enumerate(CASES):
         progress(place, len(CASES), case.name)
         per_image = round(case.count() / case.images, 2)
-        yield Count(case=case.name, images=case.images, evaluations=per_image, recorded=recorded.get(case.name))
+        yield Count(case.name, case.images, per_image, recorded.get(case.name))
     progress(len(CASES), len(CASES), "done")
 
 

@@ -10,23 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attentest.errors import InputError, counted
 from attentest.files import check_output_path
-from attentest.presentation.figure import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    make_logarithmic,
-    new_figure,
-)
+from attentest.presentation.figure import PALETTE, make_logarithmic, new_figure
 from attentest.progress import LabelledProgress
 from attentest.registry import COMPARISONS
 from attentest.runs.record_lines import read_lines
@@ -90,13 +80,8 @@ def run_benchmark(
             ratios.extend(replace(ratio, comparison=name) for ratio in measure(workload))
         except NotMeasured as reason:
             left_out[name] = str(reason)
-    return Run(
-        date=datetime.datetime.now(datetime.UTC),
-        machine=machine,
-        settings=asdict(settings),
-        ratios=tuple(ratios),
-        left_out=left_out,
-    )
+    date = datetime.datetime.now(datetime.UTC)
+    return Run(date=date, machine=machine, settings=asdict(settings), ratios=tuple(ratios), left_out=left_out)
 
 
 def _processor() -> str:
@@ -117,16 +102,7 @@ MOST_NAMED = 10
 """Most damaged lines whose numbers a note lists."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
-    """The runs in a file, oldest first, and by its number why each damaged line is none."""
-
-    runs: list[Run]
-    damaged: dict[int, str]
-
-
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A ratio now and in the last run under the same conditions."""
 
     now: Ratio
@@ -164,10 +140,9 @@ def damage_note(path: Path, damaged: Mapping[int, str]) -> str:
     )
 
 
-def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
+def changes(run: Run, earlier: Sequence[Run]) -> dict[tuple[str, ...], Change]:
     """Return the changes of all ratios since they were last measured under the same conditions, by their keys."""
-    same = (before for before in history.runs if before.conditions == run.conditions)
-    last = {ratio.key: ratio for before in same for ratio in before.ratios}
+    last = {ratio.key: ratio for before in earlier if before.conditions == run.conditions for ratio in before.ratios}
     return {ratio.key: Change(ratio, last[ratio.key]) for ratio in run.ratios if ratio.key in last}
 
 
@@ -178,15 +153,14 @@ def check_history_path(path: Path) -> None:
         raise InputError(f"the history {path} cannot be written to: give another --history.")
 
 
-def read_history(path: Path) -> History:
-    """Return the runs in a file; damaged lines are skipped, and a file that is not there has none."""
+def read_history(path: Path) -> tuple[list[Run], dict[int, str]]:
+    """Return the runs in a file, oldest first, and by its number why each damaged line is none; no file has none."""
     runs: list[Run] = []
     damaged: dict[int, str] = {}
     read_lines(path, lambda values, _: runs.append(Run.from_dict(values)), damaged.__setitem__)
-    return History(runs=runs, damaged=damaged)
+    return runs, damaged
 
 
-COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)
 MARKERS = "os^Dv<>"
 COLUMNS = 4
 MOST_DATES = 4
@@ -228,7 +202,7 @@ def history_figure(runs: Sequence[Run]) -> Figure:
 def _draw_comparison(axes: Axes, name: str, ratios: Sequence[Ratio], runs: Sequence[Run]) -> None:
     """Draw the ratios of one comparison against the number of the run, with dashed goals."""
     heights = [ratio.goal for ratio in ratios if ratio.goal is not None]
-    for ratio, colour, marker in zip(ratios, cycle(COLOURS), cycle(MARKERS), strict=False):
+    for ratio, colour, marker in zip(ratios, cycle(PALETTE), cycle(MARKERS), strict=False):
         points = [
             (place, other.ratio) for place, run in enumerate(runs) for other in run.ratios if other.key == ratio.key
         ]

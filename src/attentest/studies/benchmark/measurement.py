@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import median
@@ -18,12 +18,16 @@ from attentest.attention.device import usable_device
 from attentest.checks import strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
 from attentest.pipeline.attention_test import AttentionTest
+from attentest.results.result import AttentionTestResult
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import SpectralSearch
 from attentest.simulation.images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
 Quantity: TypeAlias = Literal["seconds", "CPU seconds", "evaluations", "bytes"]
+
+Costs: TypeAlias = Mapping[Quantity, float]
+"""What is measured of something, per image where images are tested; or the ratios of two of them that are aimed at."""
 
 
 class NotMeasured(Exception):
@@ -41,12 +45,6 @@ class Ratio:
     numerator: float  # cost of what is divided
     denominator: float
     goal: float | None = None  # the ratio should be at most this; None where nothing is aimed at
-
-    @classmethod
-    def between(cls, quantity: Quantity, costs: Mapping[str, float], goal: float | None = None) -> Ratio:
-        """Return the ratio of two costs, by their names: that of the first over that of the second."""
-        (of, numerator), (over, denominator) = costs.items()
-        return cls(of=of, over=over, quantity=quantity, numerator=numerator, denominator=denominator, goal=goal)
 
     @property
     def ratio(self) -> float:
@@ -74,7 +72,15 @@ class Ratio:
         return cls(**{field.name: values.get(field.name) for field in fields(cls)})
 
 
-Name = TypeVar("Name", int, str)
+def ratios(costs: Mapping[str, Costs], goals: Costs | None = None) -> Iterator[Ratio]:
+    """Yield all that is measured of things, by their names, over the same of the last of them."""
+    *others, (over, denominators) = costs.items()
+    for of, numerators in others:
+        for quantity, numerator in numerators.items():
+            divided: dict[str, Any] = {"numerator": numerator, "denominator": denominators[quantity]}
+            yield Ratio(of=of, over=over, quantity=quantity, goal=(goals or {}).get(quantity), **divided)
+
+
 Outcome = TypeVar("Outcome")
 
 
@@ -93,8 +99,8 @@ def timed(work: Callable[[], Outcome], device: torch.device) -> tuple[float, Out
 
 
 def side_by_side(
-    works: Mapping[Name, Callable[[], Outcome]], device: torch.device, repeats: int, *, warm_up: bool = False
-) -> dict[Name, tuple[float, Outcome]]:
+    works: Mapping[str, Callable[[], Outcome]], device: torch.device, repeats: int, *, warm_up: bool = False
+) -> dict[str, tuple[float, Outcome]]:
     """Run works one after the other, several times, and return the median time of each and what it returned last.
 
     With ``warm_up`` each is run once more before, because the first call of anything is slow; works that take long are
@@ -172,6 +178,18 @@ class Workload:
         """The same in mixed precision."""
         return self.test.replace(search=SpectralSearch(tol=self.settings.tol, precision="mixed"))
 
+    @property
     def few(self) -> NDArray[np.float64]:
-        """Return the images for slow searches."""
+        """The images for slow searches."""
         return self.images[: self.settings.grid_images]
+
+    def costs(self, works: Mapping[str, Callable[[], Sequence[AttentionTestResult]]]) -> dict[str, Costs]:
+        """Return the mean costs per image of works, run side by side, each of which tests images."""
+        measured = side_by_side(works, self.device, self.settings.repeats)
+        return {name: image_costs(*work) for name, work in measured.items()}
+
+
+def image_costs(seconds: float, results: Sequence[AttentionTestResult]) -> Costs:
+    """Return the mean costs per image of images that were tested in some seconds."""
+    evaluations = float(np.mean([result.evaluations for result in results]))
+    return {"seconds": seconds / len(results), "evaluations": evaluations}

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -20,21 +20,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ViTScores
-from attentest.attention.aggregation import HeadFusion, Tokens
+from attentest.attention.aggregation import Rollout, Tokens
 from attentest.attention.device import usable_device
 from attentest.images.preprocessing import Preprocessing
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.search import SpectralSearch
-from attentest.studies.benchmark.comparisons import cost_ratios
-from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload, side_by_side, timed
+from attentest.studies.benchmark.measurement import (
+    BenchSettings,
+    NotMeasured,
+    Ratio,
+    Workload,
+    ratios,
+    side_by_side,
+    timed,
+)
 
 FRESH = (sys.executable, "-P")
 """A new interpreter, which does not import from the current directory."""
 
 
-def measured_alone(name: str, settings: BenchSettings, *arguments: int) -> dict[str, Any]:
-    """Return what a function of `MEASURES` returns in a process that computes nothing else."""
-    command = [*FRESH, "-m", __name__, name, json.dumps([asdict(settings), *arguments])]
+def measured_alone(measure: Callable[..., dict[str, Any]], settings: BenchSettings, *arguments: int) -> dict[str, Any]:
+    """Return what a function of this file returns in a process that computes nothing else."""
+    command = [*FRESH, "-m", __name__, measure.__name__, json.dumps([asdict(settings), *arguments])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
@@ -53,12 +60,12 @@ SHAPES = ((480, 640), (2000, 3000))
 def large_images(workload: Workload) -> Iterator[Ratio]:
     """Compare memory with the image's own bytes, and time with that of an image of the size of the model's input."""
     for height, width in SHAPES:
-        measured = measured_alone("large image", workload.settings, height, width)
-        name = f"{height}x{width} RGB"
-        yield Ratio.between("seconds", {name: measured["seconds"], f"{INPUT}x{INPUT}": measured["small_seconds"]})
+        measured = measured_alone(measure_large_image, workload.settings, height, width)
+        name, small = f"{height}x{width} RGB", f"{INPUT}x{INPUT}"
+        yield from ratios({name: {"seconds": measured["seconds"]}, small: {"seconds": measured["small_seconds"]}})
         for what, taken in measured["memory"].items():
             if taken:  # not 0 either: what was freed before was enough
-                yield Ratio.between("bytes", {f"{what} for {name}": taken, "the image": measured["image"]})
+                yield from ratios({f"{what} for {name}": {"bytes": taken}, "the image": {"bytes": measured["image"]}})
 
 
 def measure_large_image(settings: BenchSettings, height: int, width: int) -> dict[str, Any]:
@@ -86,9 +93,7 @@ def measure_large_image(settings: BenchSettings, height: int, width: int) -> dic
     rng = np.random.default_rng(settings.seed)
     small, image = scene(rng, INPUT, INPUT), scene(rng, height, width)
     test(small)  # the first call of anything is slow, and takes memory once and for all
-    peak = PeakMemory(device)
-    seconds, _ = timed(lambda: test(image), device)
-    memory = peak.taken()
+    seconds, memory = with_memory(lambda: test(image), device)
     small_seconds, _ = timed(lambda: test(small), device)
     return {"seconds": seconds, "small_seconds": small_seconds, "memory": memory, "image": image.nbytes}
 
@@ -105,40 +110,37 @@ def scene(rng: np.random.Generator, height: int, width: int) -> NDArray[np.uint8
     return noisy.clip(0, 255).astype(np.uint8)
 
 
-class PeakMemory:
-    """The bytes that the process, and its device, take at most from now on, beyond those that they take now."""
+def with_memory(work: Callable[[], object], device: torch.device) -> tuple[float, dict[str, int | None]]:
+    """Run a work; return its seconds, and the bytes that it takes at most beyond those that were taken before.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._on_device = 0
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            self._on_device = torch.cuda.memory_allocated(device)
-        try:
-            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-            self._resident: int | None = self._status("VmRSS")
-        except OSError:  # only Linux tells
-            self._resident = None
+    Those of the process are None where the system does not tell, and those of the GPU without one.
+    """
 
-    def taken(self) -> dict[str, int | None]:
-        """Return the bytes of the process, None where the system does not tell, and of the GPU, None without one."""
-        of_process = None if self._resident is None else max(0, self._status("VmHWM") - self._resident)
-        on_gpu = self._device.type == "cuda"
-        of_device = torch.cuda.max_memory_allocated(self._device) - self._on_device if on_gpu else None
-        return {"memory": of_process, "memory of the device": of_device}
-
-    def _status(self, name: str) -> int:
+    def status(name: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+    allocated = torch.cuda.memory_allocated(device) if on_gpu else 0
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+        resident: int | None = status("VmRSS")
+    except OSError:  # only Linux tells
+        resident = None
+    seconds, _ = timed(work, device)
+    of_process = None if resident is None else max(0, status("VmHWM") - resident)
+    of_device = torch.cuda.max_memory_allocated(device) - allocated if on_gpu else None
+    return seconds, {"memory": of_process, "memory of the device": of_device}
 
-TORCH = "import torch"
+
 STARTS = {
-    TORCH: ("-c", "import torch"),
     "import AttentionTest": ("-c", "import attentest; attentest.AttentionTest"),
     "attentest --help": ("-m", "attentest", "--help"),
+    "import torch": ("-c", "import torch"),
 }
-"""Arguments of Python, by what a table calls them."""
+"""Arguments of Python, by what a table calls them; all are compared with the last."""
 
 
 def start_up(workload: Workload) -> Iterator[Ratio]:
@@ -149,10 +151,9 @@ def start_up(workload: Workload) -> Iterator[Ratio]:
         {name: _cpu_seconds(arguments) for name, arguments in STARTS.items()} for _ in range(workload.settings.repeats)
     ]
     seconds = {name: median(run[name] for run in runs) for name in STARTS}
-    torch_seconds = seconds.pop(TORCH)
-    if not torch_seconds > 0:
+    if not min(seconds.values()) > 0:
         raise NotMeasured("this system does not tell the CPU time of processes that have ended.")
-    yield from (Ratio.between("CPU seconds", {name: cost, TORCH: torch_seconds}) for name, cost in seconds.items())
+    yield from ratios({name: {"CPU seconds": cost} for name, cost in seconds.items()})
 
 
 def _cpu_seconds(arguments: tuple[str, ...]) -> float:
@@ -181,34 +182,20 @@ def authors_package(workload: Workload) -> Iterator[Ratio]:
     if workload.device.type != "cpu":
         raise NotMeasured(f"{PACKAGE} computes on the CPU only.")
     try:
-        costs = measured_alone("authors' package", workload.settings)
+        costs = measured_alone(measure_authors_package, workload.settings)
     except NotMeasured as reason:
         raise NotMeasured(f"{reason} {PACKAGE} 1.0.0 needs sicore older than 3.") from None
-    theirs = costs.pop(PACKAGE)
-    for name, ours in costs.items():
-        yield from cost_ratios({name: ours, PACKAGE: theirs}, {"seconds": GOAL})
+    yield from ratios(costs, {"seconds": GOAL})
 
 
-class LayerWeights:
-    """An aggregation that leaves the attention weights of the layers as they are, with the heads averaged."""
+class LayerWeights(Rollout):
+    """Leaves the attention weights of the layers as they are, with the heads averaged."""
 
-    head_fusion: HeadFusion = "mean"
-
-    def layers(self, count: int) -> range:
-        """Return the indices of all layers."""
-        return range(count)
-
-    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
-        """Return the weights (m, N, N)."""
-        return weights.mean(dim=1)
+    class_row_of_last = False
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the weights (m, layers, N, N)."""
         return torch.stack(list(taken), dim=1)
-
-    def describe(self) -> dict[str, Any]:
-        """Return its name."""
-        return {"name": "layer weights"}
 
 
 class TheirModel(torch.nn.Module):
@@ -226,16 +213,16 @@ class TheirModel(torch.nn.Module):
 
 
 def measure_authors_package(settings: BenchSettings) -> dict[str, dict[str, float]]:
-    """Return mean seconds and evaluations of p-values by each method, image after image."""
+    """Return mean seconds and evaluations of p-values by each method, image after image, the package's last."""
     from si4attention import test_attention_map  # type: ignore[import-not-found]  # it need not be installed
 
     workload = Workload(settings)
     their_model = TheirModel(workload.model)
     tests = {"spectral, float64": workload.test, "spectral, mixed precision": workload.mixed_test}
-    costs: dict[str, list[tuple[float, int]]] = {name: [] for name in (PACKAGE, *tests)}
+    costs: dict[str, list[tuple[float, int]]] = {name: [] for name in (*tests, PACKAGE)}
     for test in tests.values():
         test(workload.images[0])
-    for image in workload.few():
+    for image in workload.few:
         data = torch.from_numpy(image)[None, None]
         before = their_model.evaluations
         seconds, _ = timed(partial(test_attention_map, their_model, data, 1.0), workload.device)
@@ -243,16 +230,10 @@ def measure_authors_package(settings: BenchSettings) -> dict[str, dict[str, floa
         works = {name: partial(test, image) for name, test in tests.items()}
         for name, (seconds, result) in side_by_side(works, workload.device, settings.repeats).items():
             costs[name].append((seconds, result.evaluations))
-    means = {name: np.mean(values, axis=0) for name, values in costs.items()}
-    return {name: {"seconds": float(mean[0]), "evaluations": float(mean[1])} for name, mean in means.items()}
+    means = {name: np.mean(values, axis=0).tolist() for name, values in costs.items()}
+    return {name: dict(zip(("seconds", "evaluations"), mean, strict=True)) for name, mean in means.items()}
 
-
-MEASURES: Mapping[str, Callable[..., Any]] = {
-    "large image": measure_large_image,
-    "authors' package": measure_authors_package,
-}
-"""What a process of its own measures."""
 
 if __name__ == "__main__":
     settings, *arguments = json.loads(sys.argv[2])
-    print(json.dumps(MEASURES[sys.argv[1]](BenchSettings(**settings), *arguments)))
+    print(json.dumps(globals()[sys.argv[1]](BenchSettings(**settings), *arguments)))
