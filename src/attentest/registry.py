@@ -44,6 +44,8 @@ class ImageFormat(Part):
     signature_offset: int = 0
     """Bytes by which a file of another suffix is recognised, and their place in it. A format with neither suffixes nor
     signature reads the files that no other format recognises."""
+    is_folder: bool = False
+    """Whether it is a folder of files that are one image."""
     has_window: bool = False
     """Whether its files may hold a display window; the function then also takes whether to apply it."""
     dimensions: tuple[int, ...] = (2,)
@@ -255,6 +257,9 @@ IMAGE_FORMATS = Registry(
             signature_offset=128,
             has_window=True,
             dimensions=(2, 3),
+        ),
+        "DICOM series": ImageFormat(
+            "images.dicom_series:read_folder", is_folder=True, has_window=True, dimensions=(3,)
         ),
         "NIfTI": ImageFormat("images.nifti:read_nifti", suffixes=(".nii", ".nii.gz"), dimensions=(2, 3)),
         "EDF": ImageFormat("images.signal_file:read_edf", suffixes=(".edf", ".bdf"), dimensions=(1,)),

@@ -89,35 +89,6 @@ def test_a_volume_is_read_whole_and_a_region_is_written_to_its_place(tmp_path: P
         read_image(plain, dimension=3)
 
 
-def test_a_series_is_sorted_by_position(tmp_path: Path) -> None:
-    pydicom = pytest.importorskip("pydicom")
-    planes = np.random.default_rng(1).integers(0, 100, (3, 4, 5)).astype(np.uint16)
-
-    def save(name: str, place: int, series: str) -> None:
-        header = pydicom.Dataset()
-        header.file_meta = pydicom.dataset.FileMetaDataset()
-        header.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-        header.SOPClassUID = header.file_meta.MediaStorageSOPClassUID = pydicom.uid.CTImageStorage
-        header.SOPInstanceUID = header.file_meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
-        header.SeriesInstanceUID, header.Rows, header.Columns = series, 4, 5
-        header.ImageOrientationPatient, header.ImagePositionPatient = [1, 0, 0, 0, 1, 0], [0, 0, 5 * place]
-        header.BitsAllocated = header.BitsStored = 16
-        header.HighBit, header.PixelRepresentation, header.SamplesPerPixel = 15, 0, 1
-        header.PhotometricInterpretation = "MONOCHROME2"
-        header.PixelData = planes[place].tobytes()
-        header.save_as(tmp_path / name, enforce_file_format=True)
-
-    for name, place in (("a", 2), ("b", 0), ("c", 1)):
-        save(name, place, "1.2.3")
-    (tmp_path / "notes.txt").write_text("not a slice")
-    assert np.array_equal(read_image(tmp_path, dimension=3), planes)
-    save("d", 1, "1.2.4")
-    with pytest.raises(InputError, match="slices of one DICOM series"):
-        read_image(tmp_path, dimension=3)
-    with pytest.raises(InputError, match="is a directory"):
-        read_image(tmp_path)
-
-
 def test_edf_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
     pyedflib = pytest.importorskip("pyedflib")
     path = tmp_path / "a.edf"

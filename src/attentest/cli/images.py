@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +60,43 @@ def image_sources(
     read: dict[str, Any] = {"frame": frame, "window": window, "channels": tuple(channels)}
     sources: dict[str, ImageSource] = {}
     repeated = 0
-    for path in _files(given, recursive, SUFFIXES if stack else _suffixes()):
+    for path in _files(given, recursive, SUFFIXES if stack else None):
         for source in _members(path) if stack else [ImageSource(path=path, **read)]:
             repeated += sources.setdefault(source.name, source) is not source
     if repeated:
         them = "is given more than once, and counts" if repeated == 1 else "are given more than once, and count"
         say(f"attentest: note: {counted(repeated, 'image')} {them} once.")
     return list(sources.values())
+
+
+def with_series(sources: Sequence[ImageSource], dimension: int) -> list[ImageSource]:
+    """Return the images for a model of so many axes: to one of volumes, slices of a DICOM series are one volume.
+
+    It has the place of its first slice, and the name of the folder; where that has several series, with the name of the
+    first file after it.
+    """
+    from attentest.images.dicom_series import grouped, is_dicom
+
+    if dimension != 3:
+        return list(sources)
+    files = grouped(source.path for source in sources if source.member is None and is_dicom(source.path))
+    if files.without_image:
+        what = counted(len(files.without_image), "DICOM file")
+        say(f"attentest: note: left out {what} without an image, such as {files.without_image[0]}.")
+    in_folder = Counter(series[0].parent for series in files.series)
+    first = {series[0]: series for series in files.series}
+    others = {*files.without_image, *(path for series in files.series for path in series)}
+    volumes = []
+    for source in sources:
+        if series := first.get(source.path):
+            folder = series[0].parent
+            several = series[0].name if in_folder[folder] > 1 else ""
+            volumes.append(replace(source, path=folder, slices=series, series=several))
+        elif source.path not in others:
+            volumes.append(source)
+    if not volumes and files.without_image:
+        raise InputError(f"there is no image in {files.without_image[0]}: give DICOM files that have pixels.")
+    return volumes
 
 
 def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]) -> None:
@@ -78,13 +110,14 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
             raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
 
 
-def _files(given: Iterable[Path], recursive: bool | None, suffixes: tuple[str, ...]) -> Iterator[Path]:
+def _files(given: Iterable[Path], recursive: bool | None, suffixes: tuple[str, ...] | None) -> Iterator[Path]:
     for path in given:
         text = os.fspath(path)  # os.path says of a name that no file can have, too long or with a NUL, that it is not
         if os.path.isdir(text):
             yield from _files_in(path, recursive, suffixes)
         elif os.path.exists(text) and path.suffix.lower() in LISTS:
-            yield from _listed(path)
+            for listed in _listed(path):
+                yield from _files_in(listed, recursive, suffixes) if listed.is_dir() else [listed]
         elif os.path.exists(text):
             yield path
         elif glob.has_magic(text):
@@ -96,8 +129,11 @@ def _files(given: Iterable[Path], recursive: bool | None, suffixes: tuple[str, .
             raise InputError(f"there is no image file {path if len(text) <= LONGEST_PATH else shortened(text)}.")
 
 
-def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...]) -> list[Path]:
-    """Return the image files of a folder by name; hidden ones and other files are left out."""
+def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...] | None) -> list[Path]:
+    """Return the files of a folder with these suffixes by name, or its image files; hidden ones are left out."""
+    from attentest.images.dicom_series import is_dicom
+
+    known = _suffixes() if suffixes is None else suffixes
 
     def unreadable(error: OSError) -> None:
         if error.filename == os.fspath(folder):
@@ -107,8 +143,10 @@ def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...]) -
     found: list[Path] = []
     for place, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = [name for name in folders if recursive and not name.startswith(".")]
-        wanted = (name for name in files if name.lower().endswith(suffixes) and not name.startswith("."))
-        found.extend(Path(place, name) for name in wanted)
+        listed = (Path(place, name) for name in files if not name.startswith("."))
+        found.extend(
+            path for path in listed if path.name.lower().endswith(known) or (suffixes is None and is_dicom(path))
+        )
     if not found:
         deeper = "" if recursive is not False else "; --recursive looks into the folders in it too"
         raise InputError(f"there is no image file in the folder {folder}{deeper}.")

@@ -126,15 +126,13 @@ class OutputOptions:
             )
         return list(kinds)
 
-    def check(self, inputs: Collection[Path], images: int, components: bool, sensitivity: bool) -> None:
+    def check(self, inputs: Collection[Path], components: bool, sensitivity: bool) -> None:
         """Raise an error for outputs that cannot be written or would overwrite an input, before anything is computed.
 
         Parameters
         ----------
         inputs
             Files that are read.
-        images
-            Number of images.
         components, sensitivity
             Whether components are tested, and whether the sensitivity to the noise is asked for.
         """
@@ -155,17 +153,21 @@ class OutputOptions:
             if not sensitivity:
                 raise InputError("--sensitivity-figure is for --sensitivity, which is not there: add it.")
             _check_figure(figure, inputs, "--sensitivity-figure")
-            if images > 1 and not is_folder(figure):
-                raise InputError(
-                    f"--sensitivity-figure must be a folder, such as {Path(figure).stem}/, for several images, got "
-                    f"{figure!r}."
-                )
         if self.report is not None:
             check_report_option(self.report, "--report", inputs)
         elif self.report_cards is not None:
             raise InputError("--report-cards is for --report, which is not there: add it.")
         if self.out is not None:
             make_directory(self.out)
+
+    def check_count(self, images: int) -> None:
+        """Raise an error for outputs of one image, if there are several."""
+        figure = self.sensitivity_figure
+        if figure is not None and images > 1 and not is_folder(figure):
+            raise InputError(
+                f"--sensitivity-figure must be a folder, such as {Path(figure).stem}/, for several images, got "
+                f"{figure!r}."
+            )
 
 
 def is_folder(place: str) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
-from attentest.cli.images import check_pairs, image_sources
+from attentest.cli.images import check_pairs, image_sources, with_series
 from attentest.cli.options import (
     SEARCH,
     SPECTRAL,
@@ -164,6 +164,7 @@ def test(
     which is not valid. A narrow terminal shows fewer columns. An image that cannot be read or tested is reported with
     its reason, and the others go on; the exit code is then 1.
     """
+    from attentest.images.dicom_series import series_in
     from attentest.images.image_source import ImageSource
 
     asked.check(options)
@@ -174,14 +175,20 @@ def test(
     options.check()
     read: dict[str, Any] = {"frame": asked.frame, "window": asked.window, "channels": tuple(asked.channel or ())}
     sources = image_sources(images, recursive=asked.recursive, stack=asked.stack, **read)
-    references = [ImageSource(path=path, **read) for path in asked.reference or ()]
-    check_pairs(sources, references)
-    inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
-    outputs.check(inputs, len(sources), asked.components, asked.sensitivity)
+    references = [
+        ImageSource(path=path, slices=series_in(path) if path.is_dir() else (), **read)
+        for path in asked.reference or ()
+    ]
+    inputs = {*(path for source in (*sources, *references) for path in source.files), *options.input_files}
+    outputs.check(inputs, asked.components, asked.sensitivity)
     from attentest.cli.batch import BatchOutput, say_failures
     from attentest.runs.records import RunLog
 
     log = context.with_resource(RunLog())
+    defined = options.attention_test(asked.searched_level)
+    sources = with_series(sources, defined.pipeline.inputs.dimension)
+    check_pairs(sources, references)
+    outputs.check_count(len(sources))
     folder = context.with_resource(records_folder(outputs.out, outputs.report, where))
     kinds, unasked = picture_kinds(kinds, outputs.save, len(sources), where)
     certification = certificate.certification()
@@ -203,7 +210,7 @@ def test(
             names = [source.name for source in sources]
             sensitivities = SensitivityOutput(names=names, with_intervals=not asked.no_interval, files=files)
     run = BatchRun(
-        test=options.attention_test(searched_level),
+        test=defined,
         images=sources,
         references=references,
         confidence_level=searched_level,

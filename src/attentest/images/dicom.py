@@ -26,41 +26,18 @@ DEFLATED, BIG_ENDIAN = "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2"
 """Transfer syntaxes of files compressed as a whole, and of numbers whose most significant byte comes first."""
 
 
-MOST_SLICES = 10_000
-"""Most files of a series."""
+def errors_of(pydicom: Any) -> tuple[type[Exception], ...]:
+    """Return the errors of pydicom about a damaged file that are no usual ones."""
+    return pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
 
 
-def read_series(folder: Path, window: bool) -> NDArray[np.float64]:
-    """Return the slices of the DICOM series in a folder as a volume (D, H, W), by their positions along its normal."""
-    with medical_package("DICOM", "pydicom", "pydicom") as pydicom:
-        paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        if len(paths) > MOST_SLICES:
-            raise InputError(f"{folder} has {len(paths)} files, more than the {MOST_SLICES} slices allowed: split it.")
-        slices, errors = [], (pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException)
-        for path in paths:
-            try:
-                header = pydicom.dcmread(path, stop_before_pixels=True)
-            except pydicom.errors.InvalidDicomError:
-                continue
-            if header.get("Rows") is None:
-                continue
-            with decoding(f"{path} has no position in its series that can be read: export it again", *errors):
-                across, down = np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3)
-                place = float(np.cross(across, down) @ np.array(header.ImagePositionPatient, dtype=np.float64))
-                kind = str(header.get("SeriesInstanceUID")), int(header.Rows), int(header.Columns)
-            slices.append((place, path, kind))
-    kinds = {kind for _, _, kind in slices}
-    if len(kinds) != 1:
-        raise InputError(
-            f"{folder} must hold the slices of one DICOM series, of one size, got those of {len(kinds)}: give each "
-            "series a folder of its own."
-        )
-    ((_, rows, columns),) = kinds
-    check_values(len(slices) * rows * columns, folder)
-    planes = [read_dicom(path, None, window) for _, path, _ in sorted(slices, key=lambda one: one[0])]
-    if any(plane.ndim != 2 for plane in planes):
-        raise InputError(f"{folder} holds slices in colour, and a volume of grey values is needed.")
-    return np.stack(planes)
+def read_header(pydicom: Any, path: Path) -> Any:
+    """Return all tags of a DICOM file before its pixels."""
+    with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors_of(pydicom)):
+        if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
+            # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
+            raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
+        return pydicom.dcmread(path, stop_before_pixels=True)
 
 
 def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) -> NDArray[np.float64]:
@@ -72,16 +49,9 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
     make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
     quote only tags about the geometry and coding of pixels.
     """
-    if path.is_dir():
-        return read_series(path, window)
     with medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
-        errors = pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
-        with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors):
-            if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
-                # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
-                raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
-            header = pydicom.dcmread(path, stop_before_pixels=True)
-        with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors):
+        header = read_header(pydicom, path)
+        with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors_of(pydicom)):
             if dimension == 3:
                 return _frames(header, path, frame, window)
             image = _Frame(pydicom, header, path, frame)

@@ -180,10 +180,9 @@ def read_image(
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
     path = Path(path)
-    if dimension == 3 and path.is_dir():
-        return IMAGE_FORMATS["DICOM"].load()(path, frame, window, dimension)  # type: ignore[no-any-return]
-    head = _first_bytes(path)
-    formats = IMAGE_FORMATS.values()
+    is_folder = dimension == 3 and path.is_dir()
+    head = b"" if is_folder else _first_bytes(path)
+    formats = [kind for kind in IMAGE_FORMATS.values() if kind.is_folder == is_folder]
     by_suffix = [kind for kind in formats if kind.suffixes and path.name.lower().endswith(kind.suffixes)]
     by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
     others = [kind for kind in formats if not kind.suffixes and not kind.signature]
@@ -204,7 +203,7 @@ def read_image(
     if file_format.has_window:
         return file_format.load()(path, frame, window, *axes)  # type: ignore[no-any-return]
     if window:
-        windowed = " or ".join(name for name, image_format in IMAGE_FORMATS.items() if image_format.has_window)
+        windowed = " or ".join(name for name, kind in IMAGE_FORMATS.items() if kind.has_window and not kind.is_folder)
         raise InputError(
             f"only a {windowed} file has a display window, and {path} is none: leave window (--window) out."
         )

@@ -206,16 +206,25 @@ class ImageSource:
     """Which channels of a signal are read, by name or number; all, if there are none."""
     known_as: str | None = None
     """Another name than its file's for the noise that randomised selection adds, where files have equal names."""
+    slices: tuple[Path, ...] = ()
+    """The files, sorted, if it is a DICOM series; the path is then that of their folder."""
+    series: str = ""
+    """Name of its first file, where the folder has several series."""
 
     @property
     def name(self) -> str:
-        """The path, followed for an image of a stack by its place: ``scans.npy[3]``, ``scans.npz[t1,3]``."""
+        """The path, followed by a place in it: ``scans.npy[3]``, ``scans.npz[t1,3]``, ``folder[first.dcm]``."""
         return f"{self.path}{self._place}"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return self.slices or (self.path,)
 
     @property
     def _place(self) -> str:
         if self.member is None:
-            return ""
+            return f"[{self.series}]" if self.series else ""
         array, index = self.member
         return f"[{index}]" if array is None else f"[{array},{index}]"
 
@@ -226,42 +235,59 @@ class ImageSource:
         ``known_as`` tells apart files of one run that have equal names.
         """
         frame = "" if self.frame is None else f"[frame {self.frame}]"
-        return self.known_as or f"{self.path.name}{self._place}{frame}"
+        return self.known_as or f"{self.path.absolute().name}{self._place}{frame}"
 
     def read(self, dimension: int = 2) -> NDArray[Any]:
         """Return the pixels: (H, W) or (H, W, C); a signal or a volume with so many axes."""
+        if self.slices and dimension == 3:
+            from attentest.images.dicom_series import read_series
+
+            return read_series(self.slices, self.frame, self.window)
         if self.member is None:
             options: dict[str, Any] = {"frame": self.frame, "window": self.window, "channels": self.channels}
             return read_image(self.path, dimension=dimension, **options)
         return read_member(self.path, *self.member)
 
     def status(self) -> tuple[int, ...] | None:
-        """Return what changes whenever the file does; None if there is no regular file with content."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return None
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            return None
-        return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino
+        """Return what changes whenever a file does; None if one is no regular file with content."""
+        known = [_status(path) for path in self.files]
+        return None if None in known else tuple(number for status in known for number in status or ())
 
     def stamp(self, *, is_image: bool = True) -> dict[str, Any] | None:
         """Return a hash of the file and what of it is read: with another stamp it is another image.
 
-        None if there is no such file, or none that can be read. A large file that is not known to be an image is not
-        read for this: its size and its time stand for the hash.
+        That of a series is of the hashes of its files, whatever they are called. None if there is no such file, or none
+        that can be read. A large file that is not known to be an image is not read for this: its size and its time
+        stand for the hash.
         """
-        status = self.status()
-        if status is None:
+        status = [status for path in self.files if (status := _status(path)) is not None]
+        if len(status) < len(self.files):
             return None
-        known: dict[str, Any] = {"bytes": status[0], "modified": status[1]}
-        if is_image or status[0] <= SMALL_FILE:
+        known: dict[str, Any] = {
+            "bytes": sum(size for size, *_ in status),
+            "modified": max(time for _, time, *_ in status),
+        }
+        if is_image or known["bytes"] <= SMALL_FILE:
             try:
-                known = {"blake2b": _content_hash(self.path, *status)}
+                hashes = [_content_hash(path, *now) for path, now in zip(self.files, status, strict=True)]
             except OSError:
                 return None
+            known = {"blake2b": hashes[0]}
+            if self.slices:
+                known = {"blake2b": hashlib.blake2b("".join(sorted(hashes)).encode(), digest_size=16).hexdigest()}
         chosen = {"channels": list(self.channels)} if self.channels else {}
         return {**known, "frame": self.frame, "window": self.window, **chosen}
+
+
+def _status(path: Path) -> tuple[int, ...] | None:
+    """Return size, time and place of a file, of which one changes whenever it does; None if it is no file to read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino
 
 
 def loaded(image: Any, dimension: int = 2) -> Any:

@@ -1,0 +1,192 @@
+"""DICOM series: which files are slices of one volume, and the volume."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.errors import InputError
+from attentest.images.dicom import errors_of, read_dicom, read_header
+from attentest.images.image_file import check_values, decoding, medical_package
+from attentest.registry import IMAGE_FORMATS
+
+MOST_SLICES = 10_000
+"""Most files of a series."""
+
+DIRECTORY = "dicomdir"
+"""Name, in lower case, of the table of contents that comes with many series."""
+
+DIGITS = 4
+"""Digits after the point to which angles (cosines) and spacings (mm) of slices must agree."""
+
+UNEVEN, MISSING = 0.1, 1.5
+"""Distances of neighbouring slices may differ by this share of the usual one; from this multiple on one is missing."""
+
+
+def is_dicom(path: Path) -> bool:
+    """Return whether a file is a DICOM file by its suffix, or, if that is of no other format, by its first bytes."""
+    dicom, name = IMAGE_FORMATS["DICOM"], path.name.lower()
+    if name.endswith(dicom.suffixes):
+        return True
+    if name == DIRECTORY or any(name.endswith(kind.suffixes) for kind in IMAGE_FORMATS.values()):
+        return False
+    try:
+        if not path.is_file():  # to open a pipe may take forever
+            return False
+        with path.open("rb") as file:
+            file.seek(dicom.signature_offset)
+            return file.read(len(dicom.signature)) == dicom.signature
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedFiles:
+    """What DICOM files are to a model of volumes."""
+
+    series: list[tuple[Path, ...]]
+    """The files of each series in a folder, sorted; a file that cannot be read is among those of the only series."""
+    alone: list[Path]
+    """Files that are read by themselves: those of several frames, and broken ones beside several series."""
+    without_image: list[Path]
+    """Files of something else, such as a report."""
+
+
+def grouped(paths: Iterable[Path]) -> GroupedFiles:
+    """Return which of the DICOM files in folders are slices of one series; of each, only the header is read."""
+    folders: dict[Path, dict[str | None, list[Path]]] = {}
+    result = GroupedFiles(series=[], alone=[], without_image=[])
+    for path in paths:
+        try:
+            with medical_package("DICOM", "pydicom", "pydicom") as pydicom, decoding("", *errors_of(pydicom)):
+                header = read_header(pydicom, path)
+                series: str | None = str(header.get("SeriesInstanceUID"))
+                kind, frames = header.get("SOPClassUID"), int(header.get("NumberOfFrames") or 1)
+                if header.get("Rows") is None and (kind is None or kind.is_private or "Image" in kind.name):
+                    raise InputError("")  # the header of an image ends early
+                is_image = header.get("Rows") is not None
+        except InputError:  # it will be said when it is read
+            series, is_image, frames = None, True, 1
+        if not is_image:
+            result.without_image.append(path)
+        elif frames > 1:
+            result.alone.append(path)
+        else:
+            folders.setdefault(path.parent, {}).setdefault(series, []).append(path)
+    for kinds in folders.values():
+        broken = kinds.pop(None, [])
+        if len(kinds) > 1:
+            result.alone.extend(broken)
+        elif broken:
+            kinds.setdefault(next(iter(kinds), ""), []).extend(broken)
+        result.series.extend(tuple(sorted(files)) for files in kinds.values())
+    return result
+
+
+def series_in(folder: Path) -> tuple[Path, ...]:
+    """Return the files of the DICOM series in a folder, sorted; one of several series raises an error."""
+    listed = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file() and is_dicom(path)]
+    series = grouped(listed).series
+    if len(series) != 1:
+        raise InputError(
+            f"{folder} must hold the slices of one DICOM series, got those of {len(series)}: give each series a folder "
+            "of its own."
+        )
+    return series[0]
+
+
+def read_folder(folder: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
+    """Return the volume (D, H, W) of the DICOM series in a folder."""
+    return read_series(series_in(folder), frame, window)
+
+
+def read_series(files: Sequence[Path], frame: int | None, window: bool) -> NDArray[np.float64]:
+    """Return the slices of a series as a volume (D, H, W), by their positions along its normal."""
+    folder = files[0].parent
+    if frame is not None:
+        raise InputError(f"{folder} is read as a volume, of all slices of a DICOM series: leave frame (--frame) out.")
+    if not 1 < len(files) <= MOST_SLICES:
+        raise InputError(
+            f"{folder} has {len(files)} slices of a DICOM series, and a volume is read from 2 to {MOST_SLICES}: give "
+            "the folder of a whole series."
+        )
+    slices = sorted((_Slice.read(path) for path in files), key=lambda part: part.place)
+    for what in ("size", "pixel spacing", "orientation"):
+        values = [part.layout[what] for part in slices]
+        usual = Counter(values).most_common(1)[0][0]
+        odd = next((part for part, value in zip(slices, values, strict=True) if value != usual), None)
+        if odd is not None:
+            raise InputError(
+                f"{odd.path} has the {what} {_shown(odd.layout[what])}, and other slices of its series "
+                f"{_shown(usual)}: give a folder of slices that are alike."
+            )
+    _check_gaps(slices)
+    shape = len(slices), *(int(side) for side in slices[0].layout["size"])
+    check_values(math.prod(shape), folder)
+    volume = np.empty(shape)
+    for plane, part in zip(volume, slices, strict=True):
+        pixels = read_dicom(part.path, None, window)
+        if pixels.ndim != 2:
+            raise InputError(f"{part.path} is a slice in colour, and a volume of grey values is needed.")
+        plane[...] = pixels
+    return volume
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """A slice: its file, its position along the normal of the series in mm, and what all slices have in common."""
+
+    path: Path
+    place: float
+    layout: dict[str, tuple[float, ...]]
+
+    @classmethod
+    def read(cls, path: Path) -> _Slice:
+        with (
+            medical_package("DICOM", "pydicom", "pydicom") as pydicom,
+            decoding(f"{path} has no position in its series that can be read: export it again", *errors_of(pydicom)),
+        ):
+            header = read_header(pydicom, path)
+            turned = np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3)
+            place = float(np.cross(*turned) @ np.array(header.ImagePositionPatient, dtype=np.float64))
+            layout = {
+                "size": (int(header.Rows), int(header.Columns)),
+                "pixel spacing": _rounded(header.get("PixelSpacing") or ()),
+                "orientation": _rounded(turned.ravel()),
+            }
+            if not np.isfinite(place):
+                raise ValueError("position")
+        return cls(path, place, layout)
+
+
+def _rounded(numbers: Any) -> tuple[float, ...]:
+    return tuple(round(float(number), DIGITS) + 0.0 for number in numbers)
+
+
+def _shown(numbers: tuple[float, ...]) -> str:
+    return " x ".join(f"{number:g}" for number in numbers) or "none"
+
+
+def _check_gaps(slices: Sequence[_Slice]) -> None:
+    """Raise an error if a slice is missing or double, or lies elsewhere than in even steps."""
+    gaps = np.diff([part.place for part in slices])
+    usual = float(np.sort(gaps)[(len(gaps) - 1) // 2])
+    for gap, before, after in zip(gaps.tolist(), slices, slices[1:], strict=False):
+        if gap <= UNEVEN * usual or gap == 0:
+            raise InputError(
+                f"{before.path} and {after.path} are slices of one series at the same position: give each of its "
+                "volumes a folder of its own."
+            )
+        if abs(gap - usual) > UNEVEN * usual:
+            what = "and a slice is missing between them" if gap >= MISSING * usual else "so that steps are uneven"
+            raise InputError(
+                f"{before.path} and {after.path} are {gap:.4g} mm apart, and other slices of their series "
+                f"{usual:.4g} mm, {what}: copy or export the whole series again."
+            )

@@ -1,0 +1,134 @@
+"""DICOM series on the command line: a folder is one volume, known again by its content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attentest import AttentionTest, bundled_model
+from command_line import Done, run_main
+from dicom_slices import write_series, write_slice
+
+pytest.importorskip("pydicom")
+
+
+def volume(seed: int) -> np.ndarray[Any, Any]:
+    values = np.random.default_rng(seed).normal(size=(16, 16, 16))
+    values[3:9, 3:9, 3:9] += 1.5
+    return np.round(values, 3)
+
+
+@pytest.fixture(autouse=True)
+def series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_series(Path("head"), volume(0))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:
+    options = ("--model", "volume16", "--noise", "1", "--randomise", "0.5", "--region-unit", "patches", "--no-interval")
+    return run_main(capsys, "test", *arguments, *options)
+
+
+def lines(done: Done) -> dict[str, dict[str, Any]]:
+    return {line["image"]: line for line in map(json.loads, done.out.splitlines())}
+
+
+def test_a_folder_is_one_volume_and_known_again_by_all_of_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run(capsys, "head", "--out", "out", "--json", "--report", "report.html", "--save", "regions")
+    assert done.code == 0, done.err
+    (line,) = lines(done).values()
+    assert line["image"] == "head"
+    test = AttentionTest.from_pretrained(
+        bundled_model(axes=3), noise=1.0, randomise=0.5, region_unit="patches", confidence_level=None
+    )
+    assert line["log_pvalue"] == pytest.approx(test(Path("head")).log_pvalue, rel=1e-9)
+    assert "head" in Path("report.html").read_text()
+    records = Path("out/results.jsonl")
+    before = records.read_text()
+    assert "slices" not in before
+    assert run(capsys, "head", "--out", "out").code == 0
+    assert records.read_text() == before  # nothing was tested again
+    Path("head/IM003").rename(Path("head/renamed"))
+    assert run(capsys, "head", "--out", "out").code == 0
+    assert records.read_text() == before  # the slices are the same
+    content = bytearray(Path("head/IM005").read_bytes())
+    content[-1] ^= 1
+    Path("head/IM005").write_bytes(content)
+    assert run(capsys, "head", "--out", "out").code == 0
+    assert len(records.read_text().splitlines()) > len(before.splitlines())
+
+
+def test_each_series_of_folders_is_a_volume(capsys: pytest.CaptureFixture[str]) -> None:
+    write_series(Path("study/one"), volume(1), "1.1")
+    write_series(Path("study/two"), volume(2), "1.2", "a")
+    write_series(Path("study/two"), volume(3), "1.3", "b")
+    of_text: dict[str, object] = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.88.11", "Rows": None, "PixelData": None}
+    write_slice(Path("study/two/report"), volume(0)[0], 0, **of_text)
+    np.save("study/plain.npy", volume(4))
+    done = run(capsys, "study", "--recursive", "--json")
+    assert done.code == 0, done.err
+    assert list(lines(done)) == ["study/one", "study/plain.npy", "study/two[a000]", "study/two[b000]"]
+    assert "left out 1 DICOM file without an image, such as study/two/report." in done.err
+    Path("list.txt").write_text("study/one\nhead\n")
+    assert list(lines(run(capsys, "list.txt", "--json"))) == ["study/one", "head"]
+    named = run(capsys, *map(str, sorted(Path("head").iterdir())), "--json")
+    assert list(lines(named)) == ["head"]
+    Path("study/plain.npy").unlink()
+    assert "; --recursive looks into the folders in it too" in run(capsys, "study").err
+
+
+def test_a_folder_of_other_volumes_stays_one_of_inputs(capsys: pytest.CaptureFixture[str]) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    for number in (1, 2):
+        nibabel.save(nibabel.Nifti1Image(volume(number), np.eye(4)), f"head/{number}.nii")
+    assert list(lines(run(capsys, "head", "--json"))) == ["head/1.nii", "head/2.nii", "head"]
+
+
+def test_to_a_model_of_images_slices_stay_images(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_main(capsys, "test", "head", "--noise", "1", "--no-interval", "--json")
+    assert done.code == 0, done.err
+    assert list(lines(done)) == [f"head/IM{number:03}" for number in range(16)]
+
+
+def test_a_broken_slice_is_named_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    write_series(Path("other"), volume(1), "1.1")
+    Path("other/IM004").unlink()
+    done = run(capsys, "head", "other", "--json")
+    assert done.code == 1
+    assert "a slice is missing between them" in lines(done)["other"]["error"]
+    assert "pvalue" in lines(done)["head"]
+    path = Path("head/IM007.dcm")
+    path.write_bytes(Path("head/IM007").read_bytes()[:400])
+    Path("head/IM007").unlink()
+    assert "head/IM007.dcm has no position in its series" in run(capsys, "head").err
+    assert "leave frame (--frame) out" in run(capsys, "head", "--frame", "1").err
+
+
+def test_references_may_be_series(capsys: pytest.CaptureFixture[str]) -> None:
+    write_series(Path("before"), volume(1), "1.1")
+    done = run(capsys, "head", "--contrast", "reference", "--reference", "before", "--json")
+    assert done.code == 0, done.err
+    done = run(capsys, "head", "--contrast", "reference", "--reference", "head")
+    assert "head would be compared with itself" in done.err
+    Image.new("L", (16, 16)).save("image.png")
+    done = run_main(capsys, "test", "image.png", "--noise", "1", "--contrast", "reference", "--reference", "before")
+    assert "before is a directory: give an image file in it" in done.err
+
+
+def test_a_series_has_one_figure_of_its_sensitivity(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "head", "--sensitivity", "--sensitivity-figure", "noise.png").code == 0
+    assert Path("noise.png").is_file()
+
+
+def test_noise_is_fitted_to_series(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(3):
+        write_series(Path(f"phantoms/{seed}"), np.random.default_rng(seed).normal(size=(6, 8, 8)))
+    folders = [f"phantoms/{seed}" for seed in range(3)]
+    done = run_main(capsys, "noise", "fit", *folders, "--axes", "3", "--estimator", "pooled", "--out", "noise.json")
+    assert done.code == 0, done.err
+    assert Path("noise.json").is_file()
