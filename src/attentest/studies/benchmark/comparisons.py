@@ -44,35 +44,30 @@ WARM_UP_IMAGES = 2
 
 
 def variant(
-    workload: Workload, of: str, over: str, changed: Callable[[Workload], AttentionTest], goals: Costs | None = None
-) -> Iterator[Ratio]:
-    """Compare time and evaluations per image of a changed test with those of the plain test, by their names."""
-    tests = {of: changed(workload), over: workload.test}
-    for test in tests.values():
-        test.map(workload.images[:WARM_UP_IMAGES])
-    return ratios(workload.costs({name: partial(test.map, workload.images) for name, test in tests.items()}), goals)
+    of: str, over: str, changed: Callable[[Workload], AttentionTest], goals: Costs | None = None
+) -> Callable[[Workload], Iterator[Ratio]]:
+    """Return the comparison of a changed test with the plain one, by their names: time and evaluations per image."""
+
+    def compare(workload: Workload) -> Iterator[Ratio]:
+        tests = {of: changed(workload), over: workload.test}
+        for test in tests.values():
+            test.map(workload.images[:WARM_UP_IMAGES])
+        return ratios(workload.costs({name: partial(test.map, workload.images) for name, test in tests.items()}), goals)
+
+    return compare
 
 
-interval = partial(
-    variant,
-    of=WITH_INTERVAL,
-    over="p alone",
-    changed=lambda workload: workload.test.replace(confidence_level=LEVEL),
-    goals={"seconds": 2.0, "evaluations": 1.8},  # an interval needs more of the line than p
+interval = variant(
+    WITH_INTERVAL,
+    "p alone",
+    lambda workload: workload.test.replace(confidence_level=LEVEL),
+    {"seconds": 2.0, "evaluations": 1.8},  # an interval needs more of the line than p
 )
-precision = partial(variant, of="mixed precision", over="float64", changed=lambda workload: workload.mixed_test)
-randomised = partial(
-    variant,
-    of=f"randomised selection, gamma {GAMMA:g}",
-    over="the paper's",
-    changed=lambda workload: workload.test.replace(randomise=GAMMA),
+precision = variant("mixed precision", "float64", lambda workload: workload.mixed_test)
+randomised = variant(
+    f"randomised selection, gamma {GAMMA:g}", "the paper's", lambda workload: workload.test.replace(randomise=GAMMA)
 )
-patches = partial(
-    variant,
-    of="regions of patches",
-    over="pixels",
-    changed=lambda workload: workload.test.replace(region_unit="patches"),
-)
+patches = variant("regions of patches", "pixels", lambda workload: workload.test.replace(region_unit="patches"))
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 """Numbers of images that are tested together."""
