@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, SearchOption
+from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, search_option
 from attentest.cli.values import as_aggregation, as_chosen_contrast, as_noise_model, noise_file
 from attentest.definition import COMPARED, IMAGE, MODEL, PretrainedDefinition, option
 from attentest.errors import InputError
@@ -64,7 +64,7 @@ class AttentionTestOptions:
         flag="--filter",
         panel=COMPARED,
     )
-    search: SearchOption = SPECTRAL
+    search: str = search_option()
     tol: float = option(
         "Width of the error bar of p at which the spectral search stops.", default=DEFAULT_TOL, panel=SEARCH
     )

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from attentest.cli.command import Command, refuse_options_before, with_options_of
-from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption, named_by_options
+from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import fail, on_interrupt, print_json, progress_bar, say
 from attentest.definition import option
 from attentest.errors import InputError, counted
@@ -165,8 +165,7 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
     if figure is not None:
         from attentest.presentation.figure import check_figure_path
 
-        with named_by_options({"the file name of the figure": "--figure"}):
-            check_figure_path(figure)
+        check_figure_path(figure)
     with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
         from attentest.runs.record_lines import add_line
         from attentest.studies.benchmark.history import (
@@ -190,8 +189,7 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
             device=device,
             seed=asked.seed,
         )
-        with named_by_options({"the file name of the history": "--history"}):
-            check_history_path(history)
+        check_history_path(history)
         past, damaged = read_history(history)
         if damaged:
             say(f"attentest: note: {damage_note(history, damaged)}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,65 +11,49 @@ from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption
 from attentest.cli.output import on_interrupt, print_findings, progress_bar, say
 from attentest.cli.values import all_or_count
+from attentest.definition import option
 from attentest.errors import InputError, counted
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
 """Panels of the help."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """What is read, how it is split, trained and tested, and where it goes."""
+
+    data: Path | None = option(
+        "The kaggle_3m folder of the LGG MRI dataset, own slices in its layout, or a packed .npz; without it, the "
+        "command says where to get the data.",
+        default=None,
+        metavar="FOLDER",
+        shown_default=False,
+    )
+    out: Path = option("Folder of the model, the data and the report.", default=Path("brain"), metavar="FOLDER")
+    noise_images: int = option(
+        "Slices without tumour to estimate the noise from.", default=100, limits=(10, None), panel=SPLIT
+    )
+    training_per_class: int = option(
+        "Slices with tumour, and as many without, to train on.", default=700, limits=(1, None), panel=SPLIT
+    )
+    seed: int = option("Seed of the split and of the training.", default=0, limits=(0, None))
+    epochs: int | None = option(
+        "Passes over the training slices.", default=None, limits=(1, None), panel=TRAINING, shown_default="360"
+    )
+    sensitivity_images: str = option(
+        "Test slices of each class, a number or all, that are tested in other ways too than the paper's.",
+        default="100",
+        metavar="N",
+        panel=TESTS,
+    )
+    device: DeviceOption = "cpu"
+    retry: bool = option("Repeat tests that failed before.", default=False, panel=TESTS)
+    as_json: ReportJsonOption = False
+
+
 @with_options_of(EngineOptions)
-def brain(
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="The kaggle_3m folder of the LGG MRI dataset, own slices in its layout, or a packed .npz; without it, "
-            "the command says where to get the data.",
-            metavar="FOLDER",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the model, the data and the report.", metavar="FOLDER")] = Path(
-        "brain"
-    ),
-    noise_images: Annotated[
-        int,
-        typer.Option(
-            help="Slices without tumour to estimate the noise from.", metavar="N", min=10, rich_help_panel=SPLIT
-        ),
-    ] = 100,
-    training_per_class: Annotated[
-        int,
-        typer.Option(
-            help="Slices with tumour, and as many without, to train on.", metavar="N", min=1, rich_help_panel=SPLIT
-        ),
-    ] = 700,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", metavar="N", min=0)] = 0,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes over the training slices.",
-            metavar="N",
-            show_default="360",
-            min=1,
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    sensitivity_images: Annotated[
-        str,
-        typer.Option(
-            help="Test slices of each class, a number or all, that are tested in other ways too than the paper's.",
-            metavar="N",
-            rich_help_panel=TESTS,
-        ),
-    ] = "100",
-    device: DeviceOption = "cpu",
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Repeat tests that failed before.", rich_help_panel=TESTS)
-    ] = False,
-    as_json: ReportJsonOption = False,
-    *,
-    where: EngineOptions,
-) -> None:
+@with_options_of(StudyOptions)
+def brain(asked: StudyOptions, where: EngineOptions) -> None:
     r"""Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
 
     For example:
@@ -92,9 +76,10 @@ def brain(
     Markdown and figures do not, so that they can be shared whatever the licence of the images.
     """
     where.check()
+    out, device = asked.out, asked.device
     from attentest.studies.brain.dataset import HOW_TO_GET, load_slices
 
-    if data is None:
+    if asked.data is None:
         say(HOW_TO_GET)
         raise typer.Exit(2)
     from attentest.attention.device import usable_device
@@ -107,12 +92,11 @@ def brain(
     from attentest.studies.brain.summary import COUNT, example_galleries, summarise
     from attentest.studies.document import check_can_report
 
-    training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
     settings = StudySettings(
-        noise_images=noise_images,
-        training_per_class=training_per_class,
-        training=training,
-        sensitivity_images=all_or_count(sensitivity_images, "--sensitivity-images"),
+        noise_images=asked.noise_images,
+        training_per_class=asked.training_per_class,
+        training=BrainTraining(seed=asked.seed, epochs=asked.epochs or BrainTraining.epochs),
+        sensitivity_images=all_or_count(asked.sensitivity_images, "--sensitivity-images"),
     )
     chosen_device, engine = usable_device(device), where.chosen()  # before anything is read
     kept = (
@@ -120,7 +104,7 @@ def brain(
     )
     with on_interrupt(kept):
         with progress_bar("reading slices") as move:
-            slices = load_slices(data, move)
+            slices = load_slices(asked.data, move)
         cohort = settings.cohort(slices)
         plan = settings.plan(cohort)
         parts = ", ".join(
@@ -134,7 +118,7 @@ def brain(
         if not model_directory(out).exists() and not device.startswith("cuda"):
             say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
         with progress_bar("study") as move:
-            done = run_study(cohort, settings, out, chosen_device, move, retry, engine)
+            done = run_study(cohort, settings, out, chosen_device, move, asked.retry, engine)
         slices_failed = counted(done["failed"], "slice")
         failed = f"; {slices_failed} could not be tested, the report says why" if done["failed"] else ""
         say(f"{counted(done['tested'], 'test')} in {done['seconds']:.0f} s{failed}")
@@ -144,7 +128,7 @@ def brain(
                 "pip install 'attentest[estimators]'."
             )
         summary = summarise(out)
-        print_findings(summary, findings(summary), as_json)
+        print_findings(summary, findings(summary), asked.as_json)
         try:
             check_can_report()  # before anything is computed
             with progress_bar("pictures"):

@@ -12,7 +12,6 @@ import typer
 from attentest.cli.command import with_options_of
 from attentest.cli.options import OUTPUT, AlphaOption, ReportJsonOption, check_level
 from attentest.cli.output import say
-from attentest.cli.report import check_report_option
 from attentest.definition import option
 
 
@@ -61,9 +60,11 @@ def cohort(
     images differ at least, and a difference that all have in common, do not.
     """
     check_level(alpha)
+    from attentest.presentation.report.page import check_report_path
+
     inputs = [] if known.table is None else [known.table]
     if report is not None:
-        check_report_option(report, "--report", inputs)
+        check_report_path(report, inputs)
     from attentest.cohort.cohort import Cohort
     from attentest.cohort.shown import cohort_figure
     from attentest.presentation.figure import check_figure_path, save_figure

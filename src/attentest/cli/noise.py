@@ -17,7 +17,6 @@ from attentest.cli.images import image_sources, with_series
 from attentest.cli.options import (
     OUTPUT,
     ChannelOption,
-    EstimatorName,
     FrameOption,
     ReportJsonOption,
     SeedOption,
@@ -107,8 +106,10 @@ class CheckOptions(ReferenceOptions):
         default=None,
         metavar="SIGMA|FILE",
     )
-    estimator: EstimatorName | None = option(
-        f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.", default=None, metavar="NAME"
+    estimator: str | None = option(
+        f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.",
+        default=None,
+        choices=lambda: tuple(NOISE_ESTIMATORS),
     )
     alpha: float = option(
         "Error rate of all verdicts together if every assumption holds, between 0 and 1.", default=0.05
@@ -154,8 +155,7 @@ def check(
     if figure is not None:
         from attentest.presentation.figure import check_figure_path
 
-        with named_by_options({"the file name of the figure": "--figure"}):
-            check_figure_path(figure, [*(source.path for source in sources), *filter(None, [noise_file(noise)])])
+        check_figure_path(figure, [*(source.path for source in sources), *filter(None, [noise_file(noise)])])
     from attentest.simulation.noise_check.noise_check import noise_check
 
     model: NoiseLike = (
@@ -203,8 +203,10 @@ class FitOptions(ReferenceOptions):
     """Options of an estimate of the noise."""
 
     out: Path = option(f"File to write: {NOISE_FORMATS.help()}.")
-    estimator: EstimatorName = option(
-        f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.", default=AUTOMATIC, metavar="NAME"
+    estimator: str = option(
+        f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.",
+        default=AUTOMATIC,
+        choices=lambda: tuple(NOISE_ESTIMATORS),
     )
     max_lag: int | None = option(
         "For auto, stationary and locally-stationary: pixels up to which correlations are estimated; they are zero at "
@@ -267,8 +269,7 @@ def fit(
     from attentest.files import check_output_path
 
     out, sources = options.out, options.sources(images)
-    with named_by_options({"the file name of the noise file": "--out"}):
-        check_output_path(out, "the noise file", tuple(NOISE_FORMATS), [source.path for source in sources])
+    check_output_path(out, "the noise file", tuple(NOISE_FORMATS), [source.path for source in sources])
     per_image_gain = options.gain is GainName.PER_IMAGE
     values = {
         "max_lag": options.max_lag,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -22,8 +22,6 @@ from attentest.registry import (
     NOISE_ESTIMATORS,
     REGION_UNITS,
     SEARCHES,
-    Part,
-    Registry,
 )
 
 OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
@@ -61,8 +59,12 @@ OTHER_NAMES = {
     "power": "--power",
     "radius": "--contrast neighbourhood:RADIUS",
     "sigma": "--noise",
+    "the file name of the figure": "--out",
+    "the file name of the noise file": "--out",
+    "the file name of the report": "--out",
 }
-"""Options that set a parameter of the library of another name than the command's own parameter, or a part of it."""
+"""Options that set a parameter of the library of another name than the command's own parameter, or a part of it; a file
+that has an option of its own, such as --figure, is named by that."""
 
 
 def names_of_options(parameters: Iterable[Any]) -> dict[str, str]:
@@ -73,7 +75,10 @@ def names_of_options(parameters: Iterable[Any]) -> dict[str, str]:
         if parameter.param_type_name == "option"
     }
     others = {name: option for name, option in OTHER_NAMES.items() if option.split()[0] in options.values()}
-    return {**others, **options}
+    files = {
+        f"the file name of the {option.removeprefix('--')}": option for option in OUTPUT_PATHS & {*options.values()}
+    }
+    return {**others, **files, **options}
 
 
 @contextmanager
@@ -91,28 +96,18 @@ def named_by_options(names: Mapping[str, str]) -> Iterator[None]:
         raise error.naming(names) from error
 
 
-def names_in(registry: Registry[Part]) -> Any:
-    """Return an enumeration of the names in a registry, as the type of an option."""
-    return StrEnum(registry.kind, {name: name for name in registry})
-
-
-if TYPE_CHECKING:
-    SearchName = str
-    RegionUnitsName = str
-    EstimatorName = str
-else:
-    SearchName = names_in(SEARCHES)
-    RegionUnitsName = names_in(REGION_UNITS)
-    EstimatorName = names_in(NOISE_ESTIMATORS)
-
-
 SPECTRAL = "spectral"
 """The default search."""
 
-SearchOption = Annotated[
-    SearchName,
-    typer.Option(help=f"How to search the z axis: {SEARCHES.choices()}.", metavar="NAME", rich_help_panel=SEARCH),
-]
+search_option = partial(
+    option,
+    f"How to search the z axis: {SEARCHES.choices()}.",
+    default=SPECTRAL,
+    choices=lambda: tuple(SEARCHES),
+    panel=SEARCH,
+)
+"""Makes the option that chooses a search."""
+
 DEFAULT_TOL = 1e-6
 """Default width of the error bar of p, that of SpectralSearch."""
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -83,23 +84,16 @@ def fail(text: str, code: int) -> None:
 Item = TypeVar("Item")
 
 
+@dataclass(eq=False)
 class Interruption:
-    """Ends a loop at Ctrl-C, or when its output cannot be written, and later the command with the exit code for it.
+    """Ends a loop at Ctrl-C, or when its output cannot be written, and later the command with the exit code for it."""
 
-    Attributes
-    ----------
-    done : int
-        Number of finished items.
-    happened : bool
-        Whether Ctrl-C was pressed.
-    error : AttentestError or None
-        Why the output cannot be written.
-    """
-
-    def __init__(self) -> None:
-        self.done = 0
-        self.happened = False
-        self.error: AttentestError | None = None
+    done: int = 0
+    """Number of finished items."""
+    happened: bool = False
+    """Whether Ctrl-C was pressed."""
+    error: AttentestError | None = None
+    """Why the output cannot be written."""
 
     def until(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield items up to the first interrupt, or until there is an error."""

@@ -136,7 +136,6 @@ class OutputOptions:
         components, sensitivity
             Whether components are tested, and whether the sensitivity to the noise is asked for.
         """
-        from attentest.cli.report import check_report_option
         from attentest.presentation.tables import check_csv_path, check_parquet_path
 
         tables = ((self.csv, "--csv", check_csv_path), (self.parquet, "--parquet", check_parquet_path))
@@ -154,7 +153,9 @@ class OutputOptions:
                 raise InputError("--sensitivity-figure is for --sensitivity, which is not there: add it.")
             _check_figure(figure, inputs, "--sensitivity-figure")
         if self.report is not None:
-            check_report_option(self.report, "--report", inputs)
+            from attentest.presentation.report.page import check_report_path
+
+            check_report_path(self.report, inputs)
         elif self.report_cards is not None:
             raise InputError("--report-cards is for --report, which is not there: add it.")
         if self.out is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, check_level, named_by_options
+from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, check_level
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
@@ -63,26 +63,17 @@ def report(
     --out is given.
     """
     check_level(alpha)
+    from attentest.presentation.report.page import check_report_path, json_report
     from attentest.presentation.report.tested_batch import batch_of_folder
 
     batch = batch_of_folder(directory)  # before a folder is made for the report
     target = directory / REPORT if out is None and not as_json else out
     if target is not None:
-        check_report_option(target, "--out")
+        check_report_path(target)
     if as_json:
-        from attentest.presentation.report.page import json_report
-
         sys.stdout.write(json_report(batch, alpha, cards))
     if target is not None:
-        _write(batch, target, alpha, cards)
-
-
-def check_report_option(path: Path, option: str, inputs: Iterable[Path] = ()) -> None:
-    """Raise an error, which names the option, if a report cannot be written; before anything is computed."""
-    from attentest.presentation.report.page import NAME, check_report_path
-
-    with named_by_options({f"the file name of {NAME}": option}):
-        check_report_path(path, inputs)
+        write_batch_report(batch, target, alpha, cards)
 
 
 @contextmanager
@@ -107,16 +98,8 @@ def picture_kinds(kinds: list[str], save: str | None, images: int, where: Engine
     return [*kinds, PICTURES], [PICTURES]
 
 
-def write_folder_report(
-    directory: Path, target: Path, *, alpha: float, cards: int, names: Collection[str] | None = None
-) -> None:
-    """Write the report of a folder of records, or of some of its images, with a progress bar."""
-    from attentest.presentation.report.tested_batch import batch_of_folder
-
-    _write(batch_of_folder(directory, names), target, alpha, cards)
-
-
-def _write(batch: TestedBatch, target: Path, alpha: float, cards: int) -> None:
+def write_batch_report(batch: TestedBatch, target: Path, alpha: float, cards: int) -> None:
+    """Write the report of a batch, with a progress bar."""
     from attentest.presentation.report.page import write_report
 
     with progress_bar("writing the report") as progress:

@@ -19,9 +19,7 @@ from attentest.cli.options import (
     OUTPUT,
     AlphaOption,
     EngineOptions,
-    EstimatorName,
     FrameOption,
-    RegionUnitsName,
     ReportJsonOption,
     RetryOption,
     SeedOption,
@@ -118,10 +116,10 @@ class CalibrationOptions(SimulationOptions):
         panel=IMAGE,
         shown_default="as many as --noise was estimated from, if at most 100",
     )
-    estimator: EstimatorName | None = option(
+    estimator: str | None = option(
         f"With --reference-images, how the noise is estimated: {NOISE_ESTIMATORS.choices()}.",
         default=None,
-        metavar="NAME",
+        choices=lambda: tuple(NOISE_ESTIMATORS),
         panel=IMAGE,
         shown_default="the one for noise of that kind",
     )
@@ -266,10 +264,10 @@ class PowerOptions(SimulationOptions):
     draws: list[int] | None = option(
         "A number of draws of that noise to compare; repeatable.", default=None, metavar="N", shown_default="1"
     )
-    region_unit: list[RegionUnitsName] | None = option(
+    region_unit: list[str] | None = option(
         f"What the region consists of: {REGION_UNITS.choices()}; repeatable.",
         default=None,
-        metavar="NAME",
+        choices=lambda: tuple(REGION_UNITS),
         shown_default="both",
     )
     alpha: AlphaOption = 0.05

@@ -23,7 +23,7 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import CertificateOptions, OutputOptions, is_folder
-from attentest.cli.report import picture_kinds, records_folder, write_folder_report
+from attentest.cli.report import picture_kinds, records_folder, write_batch_report
 from attentest.cli.values import check_files, noise_file
 from attentest.definition import COMPARED, IMAGE, option
 from attentest.errors import InputError
@@ -245,8 +245,10 @@ def test(
             if files is not None:
                 files.finish("sensitivity")
             if outputs.report is not None and folder is not None and len(rows) and interruption.error is None:
+                from attentest.presentation.report.tested_batch import batch_of_folder
+
                 most = USUAL_CARDS if outputs.report_cards is None else outputs.report_cards
-                write_folder_report(folder, outputs.report, alpha=alpha, cards=most, names=rows.names)
+                write_batch_report(batch_of_folder(folder, rows.names), outputs.report, alpha, most)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
             if not outputs.as_json and len(failed) < len(rows):
                 output.print_results(rows)

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption
 from attentest.cli.output import say
+from attentest.definition import option
 from attentest.errors import InputError
 
 
-def web_page(
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DIRECTORY",
-            help="Directory of a saved Hugging Face ViT that the page offers; repeatable.",
-            show_default="the bundled models alone",
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(help="Port of the page; 0 takes any that is free.", metavar="N", min=0, max=65535)
-    ] = 7860,
-    open_browser: Annotated[
-        bool, typer.Option("--open/--no-open", help="Whether to open the page in the browser.")
-    ] = True,
-    max_upload_mb: Annotated[
-        int, typer.Option(help="Largest file that can be uploaded, in megabytes.", metavar="N", min=1, max=4096)
-    ] = 20,
-    max_total_mb: Annotated[
-        int, typer.Option(help="Most megabytes of all uploaded files.", metavar="N", min=1, max=1_000_000)
-    ] = 1000,
-    device: DeviceOption = "cpu",
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """What the page offers, where, and how much can be uploaded to it."""
+
+    model: list[Path] | None = option(
+        "Directory of a saved Hugging Face ViT that the page offers; repeatable.",
+        default=None,
+        metavar="DIRECTORY",
+        shown_default="the bundled models alone",
+    )
+    port: int = option("Port of the page; 0 takes any that is free.", default=7860, limits=(0, 65535))
+    open_browser: bool = option("Whether to open the page in the browser.", default=True, flag="--open/--no-open")
+    max_upload_mb: int = option("Largest file that can be uploaded, in megabytes.", default=20, limits=(1, 4096))
+    max_total_mb: int = option("Most megabytes of all uploaded files.", default=1000, limits=(1, 1_000_000))
+    device: DeviceOption = "cpu"
+
+
+@with_options_of(PageOptions)
+def web_page(options: PageOptions) -> None:
     """Open a web page: upload an image, see the region, its p-value and its interval, download the report.
 
     For example:
@@ -52,7 +50,7 @@ def web_page(
     """
     from importlib.util import find_spec
 
-    directories = model or []
+    directories = options.model or []
     for directory in directories:
         if not directory.is_dir():
             raise InputError(
@@ -63,16 +61,16 @@ def web_page(
         raise InputError("the page needs Gradio: pip install 'attentest[app]'.")
     from attentest.app.server import listening_socket, serve
 
-    bound = listening_socket(port)
+    bound = listening_socket(options.port)
     say("starting; this takes some seconds")
     with bound, suppress(KeyboardInterrupt):
         serve(
             bound,
             models=directories,
-            device=device,
-            max_upload=max_upload_mb * 1_000_000,
-            max_total=max_total_mb * 1_000_000,
-            ready=lambda address, to_open: _ready(address, to_open if open_browser else None),
+            device=options.device,
+            max_upload=options.max_upload_mb * 1_000_000,
+            max_total=options.max_total_mb * 1_000_000,
+            ready=lambda address, to_open: _ready(address, to_open if options.open_browser else None),
         )
     say("stopped; uploaded images were deleted")
 
