@@ -28,6 +28,7 @@ from attentest.noise import (
 )
 from attentest.noise.correlated import Exponential
 from attentest.noise.model import complete
+from attentest.noise.stationary_correlation import lag_weights
 
 SIDE = 8
 LAGS = np.hypot(*np.meshgrid(np.arange(1.0 - SIDE, SIDE), np.arange(1.0 - SIDE, SIDE)))
@@ -143,6 +144,28 @@ def test_they_are_those_of_the_scatter_of_estimates(name: str) -> None:
     # The relative standard error of a variance of 150 numbers is 12%: 4 of these, and the correction may be cautious.
     ratio = np.median(predicted, axis=0) / found
     assert np.all((ratio > 0.35) & (ratio < 1.5)), ratio
+
+
+@pytest.mark.parametrize(("shape", "reach", "max_lag"), [((7, 6, 5), 2, None), ((5, 8, 7), 9, 3)])
+def test_those_of_a_volume_are_ratios_of_traces(
+    shape: tuple[int, ...], reach: int, max_lag: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tr(WC)^2 / tr(WCWC) with whole matrices; 2,000 probes have a standard error of 3% here, and 4 are allowed."""
+    monkeypatch.setattr("attentest.noise.stationary.MOST_PROBES", 2000)
+    fall = np.exp(-np.abs(np.arange(-reach, reach + 1.0)))
+    noise, pixels = Stationary(np.einsum("i,j,k->ijk", fall, fall, fall), shape), int(np.prod(shape))
+    eta = np.zeros((2, *shape))
+    eta[0, :3], eta[1, 1:4, 2:4, :3] = 1.0, 1.0
+    eta = eta.reshape(2, pixels) - eta.reshape(2, pixels).mean(axis=1, keepdims=True)
+    places = np.stack(np.unravel_index(np.arange(pixels), shape))
+    lags = tuple(places[:, :, None] - places[:, None, :])
+    expected = []
+    for field in eta.reshape(2, *shape):
+        products = np.zeros([2 * side - 1 for side in shape])
+        np.add.at(products, lags, np.outer(field, field))
+        matrix = (products * lag_weights(shape, max_lag))[lags] @ noise.apply(np.eye(pixels))
+        expected.append(np.trace(matrix) ** 2 / np.trace(matrix @ matrix))
+    assert noise.degrees_per_image(eta, {"max_lag": max_lag}) == pytest.approx(expected, rel=0.12)
 
 
 def test_estimators_record_what_is_needed() -> None:

@@ -32,8 +32,11 @@ KINDS: dict[str, tuple[Sides, Sides, Sides]] = {
     "nine voxels": ((1, 3, 3, 1), (1, 1, 1), (1, 1, 1)),
     "colour volume": ((2, 6, 6, 6), (3, 3, 3), (3, 3, 3)),
 }
-"""Shape of the input, sides of a patch, and steps from patch to patch, with no pixel three fifths between centres: it
-would lie at the threshold of 0.6 whatever the scores are, where rounding decides in a plain computation."""
+"""Shape of the input, sides of a patch, and steps from patch to patch."""
+
+MARGIN = 1e-11
+"""What a threshold is raised by: a pixel may lie three fifths between the extremes of a map whatever the scores are,
+and is then outside the region instead of where rounding puts it."""
 
 
 def grid_of(shape: Sides, patch: Sides, step: Sides) -> Sides:
@@ -88,7 +91,7 @@ def plain_regions(scores: NDArray[np.float64], kind: str) -> NDArray[np.bool_]:
         maps = np.moveaxis(np.moveaxis(maps, axis, -1) @ weights, -1, axis)
     axes = tuple(range(1, maps.ndim))
     low, high = maps.min(axis=axes, keepdims=True), maps.max(axis=axes, keepdims=True)
-    return np.asarray((maps - low) / (high - low) > 0.6)
+    return np.asarray((maps - low) / (high - low) > 0.6 + MARGIN)
 
 
 def dense_pvalue(test: AttentionTest, result: AttentionTestResult, kind: str) -> float:
@@ -134,10 +137,10 @@ def test_p_is_that_of_many_points_of_the_line(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "overlapping" not in kind or "image" in kind])
 def test_no_bar_of_p_leaves_out_that_of_many_points(kind: str) -> None:
-    """100 cases of each kind, with tolerances of 1e-3 to 1e-6; the plain computation is right to 1e-7."""
+    """200 cases of each kind, with tolerances of 1e-3 to 1e-6; the plain computation is right to 1e-7."""
     for tol in (1e-3, 1e-6):
         test = a_test(kind, search=SpectralSearch(tol=tol))
-        for result in test.map([image_of(kind, seed) for seed in range(50)]):
+        for result in test.map([image_of(kind, seed) for seed in range(100)]):
             low, high = result.pvalue_bounds
             assert low - 1e-7 <= dense_pvalue(test, result, kind) <= high + 1e-7
 
