@@ -171,7 +171,7 @@ def test_a_notebook_runs_and_shows_a_figure(notebook: Path, tmp_path: Path, monk
 
         cells = ["".join(cell["source"]) for cell in code_cells(notebook)]
         for package in re.findall(r"^(?:import|from) (\w+)", "\n".join(cells), flags=re.MULTILINE):
-            pytest.importorskip(package)
+            pytest.importorskip(package, reason=f"the notebook needs the package {package}, which is not installed")
         for cell in cells:
             run_cell(cell, known)
         figures = plt.get_fignums()
