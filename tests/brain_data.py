@@ -78,7 +78,7 @@ def failed_row(number: int, tumour: bool, error: str = "InputError: no") -> Row:
 
 def write_condition(out: Path, condition: Condition, found: Iterable[Row]) -> None:
     header = {
-        "series": condition.describe(),
+        "series": vars(condition),
         "seed": 0,
         "model_sha256": "ab" * 32,
         "settings": {"noise": NOISE.get(condition.noise, {"model": "dense", "images": 100})},

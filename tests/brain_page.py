@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attentest.cohort.means import Estimate
-from attentest.studies.brain.statements import findings
+from attentest.studies.brain.summary import findings
 
 
 def plain(page: str) -> str:

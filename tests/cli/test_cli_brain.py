@@ -137,7 +137,7 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
     refused = brain("--data", folder, "--out", out, *small())
     assert isinstance(refused.exception, InputError)
-    assert "is not what the training wrote" in str(refused.exception)
+    assert "model.safetensors is not the file that" in str(refused.exception)
 
 
 def test_without_data_it_says_where_they_are() -> None:

@@ -294,7 +294,7 @@ def test_broken_packed_files(tmp_path: Path) -> None:
     flipped[200] ^= 0xFF
     for content in (b"", b"no archive", whole[: len(whole) // 2], bytes(flipped)):
         path.write_bytes(content)
-        assert "a.npz is not a readable packed file of slices (" in refusal(path)
+        assert "a.npz is not a readable packed file of slices: make it again (" in refusal(path)
     np.save(tmp_path / "one.npy", np.zeros(3))
     shutil.copy(tmp_path / "one.npy", path)
     assert "is not a readable packed file" in refusal(path)

@@ -86,10 +86,9 @@ def brain(asked: StudyOptions, where: EngineOptions) -> None:
     from attentest.studies.brain.classifier import BrainTraining
     from attentest.studies.brain.condition import CONDITIONS, available
     from attentest.studies.brain.page import write_report
-    from attentest.studies.brain.statements import findings
     from attentest.studies.brain.study import SliceTests, StudySettings, model_directory
     from attentest.studies.brain.study import run as run_study
-    from attentest.studies.brain.summary import COUNT, example_galleries, summarise
+    from attentest.studies.brain.summary import COUNT, example_galleries, findings, summarise
     from attentest.studies.document import check_can_report
 
     settings = StudySettings(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ FROM_THE_SLICE: Mapping[str, str] = {
 NOISES = {**ESTIMATORS, **FROM_THE_SLICE}
 CONTRASTS = ("background", "neighbourhood", "reference")
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8)
-GAMMAS = (0.0, 0.3, 1.0)
+GAMMAS = (0.0, 0.3, 1.0)  # the first is the paper's selection
 
 RADIUS = 5
 """Width of the neighbourhood in pixels: with one score per 8 pixels, the border of the region is not known better."""
@@ -207,12 +208,9 @@ class Condition:
     randomise: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.noise not in NOISES:
-            raise InputError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}.")
-        if self.contrast not in CONTRASTS:
-            raise InputError(f"contrast must be one of {', '.join(CONTRASTS)}, got {self.contrast!r}.")
-        if self.region not in REGION_UNITS:
-            raise InputError(f"region must be one of {', '.join(REGION_UNITS)}, got {self.region!r}.")
+        for name, known in {"noise": NOISES, "contrast": CONTRASTS, "region": REGION_UNITS}.items():
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
         if self.contrast == "reference" and self.noise in FROM_THE_SLICE:
             raise InputError(f"the noise of a reference is not that of one slice: {self.noise!r} does not apply.")
 
@@ -228,27 +226,20 @@ class Condition:
         """Whether the region is selected in another way than the paper's."""
         return self.region != "pixels" or self.randomise > 0
 
-    def describe(self) -> dict[str, Any]:
-        """Return the condition as JSON-ready values."""
-        return asdict(self)
-
 
 PAPER = Condition()
 
 OUR_CONDITIONS = tuple(
     Condition(contrast=contrast, noise=noise, region=region, randomise=gamma)
-    for contrast in ("background", "reference")
-    for noise in ("pooled", "stationary")
-    for region in REGION_UNITS
-    for gamma in GAMMAS
+    for contrast, noise, region, gamma in product(
+        ("background", "reference"), ("pooled", "stationary"), REGION_UNITS, GAMMAS
+    )
 )
 """Ways to select the region, ours and the paper's: with independent and correlated noise, each with the paper's
 contrast and with the one that allows for anatomy."""
 
 RING_CONDITIONS = tuple(
-    Condition(contrast="neighbourhood", noise="stationary", region="patches", randomise=gamma)
-    for gamma in GAMMAS
-    if gamma > 0
+    Condition(contrast="neighbourhood", noise="stationary", region="patches", randomise=gamma) for gamma in GAMMAS[1:]
 )
 """Ours with a contrast that allows for anatomy without a noisy reference, which rules out means over patients."""
 

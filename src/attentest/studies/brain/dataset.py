@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import tokenize
 import zipfile
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import DECODING_ERRORS, read_image, reason
+from attentest.images.image_file import decoding, read_image
 from attentest.progress import Progress
 
 SIDE = 64
@@ -170,16 +169,7 @@ def load_slices(path: str | os.PathLike[str], progress: Progress = lambda done, 
         raise InputError(f"brain data must be given as a path, got {type(path).__name__}.")
     source = Path(path)
     try:
-        if source.is_dir():
-            data = _found_in(source)
-        elif not source.is_file():
-            raise InputError(f"there are no brain data at {source}.\n{HOW_TO_GET}")
-        elif source.suffix.lower() == ".zip":
-            raise InputError(f"{source} is an archive: unpack it and give the folder kaggle_3m that is in it.")
-        elif source.suffix.lower() != ".npz":
-            raise InputError(f"{source} is neither a folder of patients nor a packed .npz file.\n{HOW_TO_GET}")
-        else:
-            data = source
+        data = _data_at(source)
     except OSError as error:
         raise InputError(f"{source} cannot be searched ({error.strerror or error}): make it readable.") from None
     slices = _read_packed(data) if isinstance(data, Path) else _read_pairs(data, progress)
@@ -187,8 +177,16 @@ def load_slices(path: str | os.PathLike[str], progress: Progress = lambda done, 
     return slices.take(np.lexsort((slices.number, slices.patient)))
 
 
-def _found_in(source: Path) -> Path | list[Pair]:
-    """Return the packed file in a folder, or the files of its patients."""
+def _data_at(source: Path) -> Path | list[Pair]:
+    """Return the packed file at a path or in the folder there, or the files of the patients in the folder."""
+    if source.is_file():
+        if source.suffix.lower() == ".zip":
+            raise InputError(f"{source} is an archive: unpack it and give the folder kaggle_3m that is in it.")
+        if source.suffix.lower() != ".npz":
+            raise InputError(f"{source} is neither a folder of patients nor a packed .npz file.\n{HOW_TO_GET}")
+        return source
+    if not source.is_dir():
+        raise InputError(f"there are no brain data at {source}.\n{HOW_TO_GET}")
     roots = [source / place for place in PLACES]
     pairs: list[Pair] = next(filter(None, (_pairs_in(root) for root in roots if root.is_dir())), [])
     packed = sorted(entry for entry in source.iterdir() if entry.suffix.lower() == ".npz" and entry.is_file())
@@ -206,14 +204,13 @@ def _pairs_in(root: Path) -> list[Pair]:
     def visible(folder: Path) -> list[Path]:  # without the entries that archives and file systems add
         return sorted(entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__MACOSX")
 
-    folders = {folder: visible(folder) for folder in visible(root) if folder.is_dir()}
     pictures = {
-        folder: [entry for entry in entries if entry.suffix.lower() in (".tif", ".tiff")]
-        for folder, entries in folders.items()
+        folder: [entry for entry in visible(folder) if entry.suffix.lower() in (".tif", ".tiff")]
+        for folder in visible(root)
+        if folder.is_dir()
     }
-    if not any(pictures.values()):
-        return []
-    return [pair for folder, paths in pictures.items() for pair in _pairs_of_patient(folder, paths)]
+    patients = pictures.items() if any(pictures.values()) else ()
+    return [pair for folder, paths in patients for pair in _pairs_of_patient(folder, paths)]
 
 
 def _pairs_of_patient(folder: Path, pictures: list[Path]) -> list[Pair]:
@@ -298,8 +295,17 @@ def _size(pixels: NDArray[Any]) -> str:
 
 
 def _read_packed(path: Path) -> Slices:
-    """Read slices from a packed file, in its order."""
-    arrays = _packed_arrays(path)
+    """Read slices from a packed file, in its order; nothing in the file is ever executed."""
+    with decoding(f"{path} is not a readable packed file of slices: make it again", quoted=True):
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST:
+            raise InputError(f"{path} unpacks to {size} bytes, more than the {LARGEST} allowed: is it something else?")
+        with np.load(path, allow_pickle=False) as saved:
+            if missing := [repr(name) for name in PACKED if name not in saved.files]:
+                expected = f"a packed file of slices has the arrays {', '.join(PACKED)}"
+                raise InputError(f"{path} lacks {', '.join(missing)}: {expected}.")
+            arrays: dict[str, Any] = {name: saved[name] for name in PACKED}
     count = len(arrays["flair"]) if np.ndim(arrays["flair"]) else 0
     for name, (kind, shape) in PACKED.items():
         checked_array(arrays[name], f"{name!r} in {path}", kind, (count, *shape))
@@ -313,23 +319,3 @@ def _read_packed(path: Path) -> Slices:
         return Slices(flair=flair, mask=mask, tumour=pixels > 0, patient=patient, number=number)
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
-
-
-def _packed_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays of a packed file in the order of PACKED; nothing in the file is ever executed."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > LARGEST:
-            raise InputError(f"{path} unpacks to {size} bytes, more than the {LARGEST} allowed: is it something else?")
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [repr(name) for name in PACKED if name not in archive.files]:
-                expected = ", ".join(PACKED)
-                raise InputError(
-                    f"{path} lacks {', '.join(missing)}: a packed file of slices has the arrays {expected}."
-                )
-            return {name: archive[name] for name in PACKED}
-    except InputError:
-        raise
-    except (*DECODING_ERRORS, zipfile.BadZipFile, tokenize.TokenError) as error:
-        raise InputError(f"{path} is not a readable packed file of slices ({reason(error)}): make it again.") from None

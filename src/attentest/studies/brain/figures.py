@@ -21,9 +21,8 @@ from attentest.studies.brain.condition import (
     THRESHOLDS,
     Condition,
 )
-from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
 from attentest.studies.brain.study import SEARCH
-from attentest.studies.brain.summary import Gallery
+from attentest.studies.brain.summary import CLASS_NAMES, LEVEL, Gallery, Summary, class_rate, condition_of
 from attentest.studies.document import png
 from attentest.studies.rate_figures import (
     SHADE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from attentest.progress import duration
 from attentest.search import CONVERGED
 from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies import document
-from attentest.studies.brain import statements
 from attentest.studies.brain.condition import (
     CONDITIONS,
     NOISE_CONDITIONS,
@@ -25,20 +24,18 @@ from attentest.studies.brain.condition import (
     Condition,
 )
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
-from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary
 from attentest.studies.brain.study import SEARCH, SENSITIVITY_SEARCH
-from attentest.studies.brain.summary import Gallery
+from attentest.studies.brain.summary import (
+    CLASS_NAMES,
+    FEWEST_IMAGES,
+    FEWEST_PATIENTS,
+    LEVEL,
+    Gallery,
+    Summary,
+    condition_of,
+    findings,
+)
 from attentest.studies.document import Columns, Markdown, text
-
-SLICE_VALUES = {
-    "statistic": "statistic",
-    "log_naive": "log10 of the naive p",
-    "difference": "difference of the means (of 255)",
-    "standard_error": "standard error",
-    "region": "pixels of the region (of 4,096)",
-    "in_tumour": "share of the region that is tumour",
-    "in_the_dark": "share of the region that is dark (at most 20 of 255)",
-}
 
 
 def _both(*keys: str) -> str:
@@ -53,14 +50,20 @@ def _times(*conditions: Summary) -> tuple[str, float | None]:
     return duration(seconds), seconds / images if images else None
 
 
-def _range_text(low: float, median: float, high: float) -> str:
+def _range(low: float, median: float, high: float) -> str:
     """Return a median with the ends of a range."""
     return f"{text(median)} ({text(low)} to {text(high)})"
 
 
 def _quartiles(key: str) -> Callable[[Summary], str]:
     """Return the column with the median and the quartiles of a list of values."""
-    return lambda row: _range_text(*np.quantile(row[key], [0.25, 0.5, 0.75]).tolist())
+    return lambda row: _range(*np.quantile(row[key], [0.25, 0.5, 0.75]).tolist())
+
+
+def _spread(key: str, factor: float = 1.0) -> Callable[[Summary], str | None]:
+    """Return the column with the median, the least and the greatest of a value of slices, times a factor."""
+    ends = ("least", "median", "greatest")
+    return lambda slices: slices[key] and _range(*(factor * slices[key][end] for end in ends))
 
 
 def _bound(condition: Summary) -> float | None:
@@ -74,6 +77,20 @@ def _mean(name: str) -> Callable[[Summary], str | None]:
     return lambda condition: (means := condition["together"]["means"]) and str(Estimate(**means[name]))
 
 
+DISTRIBUTION: Columns = {
+    "slices (patients)": "{images} ({patients})",
+    "median of the selective p": lambda slices: (
+        text(slices["quantiles"][50], SEARCH.tol) if slices["quantiles"] else None
+    ),
+    "Kolmogorov-Smirnov p of uniformity": "{ks_pvalue}",
+    "statistic": _spread("statistic"),
+    "log10 of the naive p": _spread("log_naive", 1 / np.log(10)),
+    "difference of the means (of 255)": _spread("difference"),
+    "standard error": _spread("standard_error"),
+    "pixels of the region (of 4,096)": _spread("region"),
+    "share of the region that is tumour": _spread("in_tumour"),
+    "share of the region that is dark (at most 20 of 255)": _spread("in_the_dark"),
+}
 IMAGES: Columns = {"slices with / without tumour": _both("images")}
 STATISTIC: Columns = {"median statistic, with / without": _both("statistic", "median")}
 REGION: Columns = {"median pixels of the region, with / without": _both("region", "median")}
@@ -156,14 +173,14 @@ def write_report(summary: Summary, target: Path, galleries: Mapping[str, Gallery
 
 def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = False) -> str:
     """Return the page, for HTML with the slices of the dataset, from the summary and the names of its figures."""
-    findings = statements.findings(summary)
-    shown, without_data = document.split_by_data(findings)
+    judged = findings(summary)
+    shown, without_data = document.split_by_data(judged)
     added = [finding for finding in shown if document.NOT_IN_THE_PAPER in finding["where"]]
     papers = [finding for finding in shown if finding not in added]
     tested = {condition["name"]: condition for condition in summary["conditions"]}
     has_ours = any(condition.ours and condition.name in tested for condition in CONDITIONS)
     thresholds = [Condition(threshold=tau) for tau in THRESHOLDS]
-    paper = statements.condition_of(summary) or {"classes": {}}
+    paper = condition_of(summary) or {"classes": {}}
     classes = {title: paper["classes"][name] for name, title in CLASS_NAMES.items() if name in paper["classes"]}
 
     def figure(name: str, title: str, caption: str) -> Markdown:
@@ -180,7 +197,8 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         "figure": figure,
         "quantiles": lambda values, *levels: np.quantile(values, levels).tolist(),
         "times": _times,
-        "statements": statements,
+        "fewest": (FEWEST_IMAGES, FEWEST_PATIENTS),
+        "class_names": CLASS_NAMES,
         "command": document.code(summary["command"]),
         "paper": paper,
         "classes": classes,
@@ -188,16 +206,21 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         "added": added,
         "findings": document.table(papers + added, document.FINDINGS),
         "without_data": without_data,
-        "rules": document.table(findings, {"statement": "{statement}", "holds if": "{rule}"}),
+        "rules": document.table(judged, {"statement": "{statement}", "holds if": "{rule}"}),
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
-        "distribution": _distribution(list(classes.values())),
+        "distribution": {
+            name: [document.cell(slices, column) for slices in classes.values()]
+            for name, column in DISTRIBUTION.items()
+        },
         "noise_models": _noise_models(summary),
         "by_noise": by_condition(NOISE_CONDITIONS, BY_NOISE),
         "by_threshold": by_condition(thresholds, BY_THRESHOLD),
         "several_thresholds": sum(condition.name in tested for condition in thresholds) > 1,
         "by_selection": by_condition(ours, BY_SELECTION),
         "intervals": by_condition(ours, INTERVALS),
-        "together": document.table([one for one in summary["conditions"] if one.get("together")], TOGETHER),
+        "together": document.table(
+            [condition for condition in summary["conditions"] if condition.get("together")], TOGETHER
+        ),
         "chosen": CHOSEN,
         "by_overlap": document.table(summary["overlap"]["by_iou"] if summary["overlap"] else (), OVERLAP),
         "slacks": document.table([slack for slack in summary["room"] if slack["room"]], SLACKS),
@@ -208,25 +231,6 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         "other_tol": SENSITIVITY_SEARCH.tol,
     }
     return document.render("attentest.studies.brain", content)
-
-
-def _distribution(classes: Sequence[Summary]) -> list[tuple[object, ...]]:
-    """Return the name of each value of slices, and its distribution in each class."""
-    medians = [slices["quantiles"][50] if slices["quantiles"] else None for slices in classes]
-    return [
-        ("slices (patients)", *(document.cell(slices, "{images} ({patients})") for slices in classes)),
-        ("median of the selective p", *(text(median, SEARCH.tol) for median in medians)),
-        ("Kolmogorov-Smirnov p of uniformity", *(slices["ks_pvalue"] for slices in classes)),
-        *((name, *(_spread(slices[key], key) for slices in classes)) for key, name in SLICE_VALUES.items()),
-    ]
-
-
-def _spread(spread: Mapping[str, float] | None, key: str) -> str | None:
-    """Return the median of a value of slices with its least and greatest."""
-    if spread is None:
-        return None
-    factor = 1 / np.log(10) if key == "log_naive" else 1.0
-    return _range_text(*(factor * spread[name] for name in ("least", "median", "greatest")))
 
 
 def _noise_models(summary: Summary) -> Iterator[tuple[object, ...]]:

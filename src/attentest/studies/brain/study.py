@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from attentest.runs.record_lines import alone_in
 from attentest.runs.records import Row, check_texts, described_machine
 from attentest.search import SpectralSearch
 from attentest.statistics.inference import ConfidenceInterval, confidence_intervals_of
+from attentest.studies import measures
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
 from attentest.studies.brain.condition import (
     ESTIMATORS,
@@ -43,16 +43,10 @@ from attentest.studies.brain.condition import (
     split_by_patient,
 )
 from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
-from attentest.studies.measures import (
-    CONFIDENCE_LEVEL,
-    PlannedSeries,
-    data_file,
-    recorded_run,
-    result_values,
-    run_series,
-)
+from attentest.studies.measures import CONFIDENCE_LEVEL, PlannedSeries
 from attentest.training.bundled import check_target
 from attentest.training.classifier import RECORD_FILE, save_or_rescue
+from attentest.training.paper_model import PaperModel
 
 SEARCH = SpectralSearch()
 
@@ -85,14 +79,12 @@ def read_record(out: Path) -> dict[str, Any]:
     path = model_directory(out) / RECORD_FILE
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        missing = set(TRAINING_FIELDS) - set(record)
-        if not missing:
-            check_texts(record, ["weights_sha256"])
-            dict(record["performance"]["by_patient"])
+        if missing := set(TRAINING_FIELDS) - set(record):
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        check_texts(record, ["weights_sha256"])
+        dict(record["performance"]["by_patient"])
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
-    if missing:
-        raise InputError(f"{path} lacks {', '.join(sorted(missing))}: remove {path.parent}, and it is trained anew.")
     return record
 
 
@@ -101,21 +93,10 @@ class SliceTests:
 
     def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
         self._cohort, self._out = cohort, out
-        directory = model_directory(out)
-        self._sha256 = read_record(out)["weights_sha256"]
-        weights = directory / "model.safetensors"
-        try:
-            digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        except OSError as error:
-            raise InputError(
-                f"{weights} cannot be read ({error.strerror}): remove {directory}, and train anew."
-            ) from None
-        if digest != self._sha256:  # results of two models must not be mixed
-            hashes = f"SHA-256 {digest[:8]}, on record {self._sha256[:8]}"
-            raise InputError(f"{weights} is not what the training wrote ({hashes}): use another output directory.")
-        saved = load_model(directory)
+        self._sha256 = PaperModel.read(model_directory(out)).sha256  # results of two models must not be mixed
+        saved = load_model(model_directory(out))
         if saved.processor is None:
-            raise InputError(f"{directory} lacks its preprocessing: remove it, and the classifier is trained anew.")
+            raise InputError(f"{model_directory(out)} lacks its preprocessing: remove it, and it is trained anew.")
         self._scores = ViTScores(saved.encoder, device=device, owned=True)
         self._preprocessing = saved.processor
         self._noise = FittedNoise(cohort.slices.flair[cohort.noise])
@@ -137,7 +118,7 @@ class SliceTests:
 
     def planned(self, condition: Condition, numbers: list[int], engine: Engine) -> PlannedSeries:
         """Return the tests of slices of the cohort under a condition."""
-        series = {**condition.describe(), "data_sha256": self._cohort.sha256}
+        series = {**vars(condition), "data_sha256": self._cohort.sha256}
 
         def work() -> tuple[SliceWork, dict[str, Any]]:
             if condition.noise in ESTIMATORS:
@@ -149,7 +130,7 @@ class SliceTests:
             return tests, {"settings": tests.test.settings}
 
         return PlannedSeries(
-            file=data_file(self._out, condition.name),
+            file=measures.data_file(self._out, condition.name),
             numbers=numbers,
             identity={"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256},
             work=work,
@@ -220,7 +201,7 @@ def slice_values(
         unbiased = {"estimate": float(estimates_of([result]).value[0])}
         unbiased["noise_degrees"] = degrees if np.isfinite(degrees) else None
     return {
-        **result_values(result, interval),
+        **measures.result_values(result, interval),
         **unbiased,
         "log_p": max(result.log_pvalue, LEAST_LOG),
         "difference": result.difference,
@@ -304,13 +285,17 @@ def run(
     values = {**asked, "trained": 0.0, "tested": 0, **described_machine(where)}
     plan = settings.plan(cohort)
     make_directory(out)
-    with alone_in(out), workers, recorded_run(out, values) as record:  # a cluster that is absent is found out at once
+    with (
+        alone_in(out),
+        workers,
+        measures.recorded_run(out, values) as record,
+    ):  # a cluster that is absent is found out at once
         record["trained"] = prepare_classifier(cohort, settings, out, where, progress)
         facts = {"data": cohort.facts(), "command": settings.command()}
         write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
         tests = SliceTests(cohort, out, where)
         planned = [tests.planned(condition, numbers, workers) for condition, numbers in plan.items()]
-        run_series(planned, record, "tested", retry, progress)
+        measures.run_series(planned, record, "tested", retry, progress)
     return record
 
 

@@ -1,14 +1,15 @@
-"""All numbers of the page, computed from the files of a study, and the examples that it shows."""
+"""All numbers of the page, computed from the files of a study, the statements that they decide, and the examples."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,15 @@ from attentest.runs.engine import FailedImage
 from attentest.runs.records import Row, check_numbers, check_texts, read_runs
 from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.statistics.multiple_testing import least_differing
+from attentest.studies import measures
 from attentest.studies.brain.classifier import auc, has_both_classes
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, read_record
-from attentest.studies.measures import (
-    CONFIDENCE_LEVEL,
-    ENDS,
-    LOG_P,
-    MISSED,
-    REJECTED,
-    check_trial,
-    clustered_rate,
-    data_file,
-    ending,
-    interval_lengths,
-    mean_of,
-    pvalues,
-    rounded,
-    succeeded,
-    uniformity,
-)
+from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, rate_text
+from attentest.studies.measures import CONFIDENCE_LEVEL, LOG_P, MISSED, REJECTED, mean_of, rounded, succeeded
+
+Summary: TypeAlias = Mapping[str, Any]
 
 FORMAT = 1
 """Version of the summary's format."""
@@ -72,7 +61,9 @@ def summarise(out: Path) -> dict[str, Any]:
         check_numbers(facts["data"]["split"]["test"], ["with_tumour", "without_tumour"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(f"{out / FACTS} cannot be read ({error}): run attentest brain first.") from None
-    files = {condition: data_file(out, condition.name).read(_check_row, _check_header) for condition in CONDITIONS}
+    files = {
+        condition: measures.data_file(out, condition.name).read(_check_row, _check_header) for condition in CONDITIONS
+    }
     rows = {condition: [row for _, row in sorted(file.rows.items())] for condition, file in files.items()}
     if not rows[PAPER]:
         raise InputError(f"{out} holds no tested slices: run attentest brain first, or name its directory.")
@@ -100,7 +91,7 @@ def summarise(out: Path) -> dict[str, Any]:
         "conditions": [
             {
                 "name": condition.name,
-                **condition.describe(),
+                **vars(condition),
                 **_condition(tested),
                 "together": _together(condition, tested),
             }
@@ -110,7 +101,7 @@ def summarise(out: Path) -> dict[str, Any]:
         "overlap": _overlap(rows[PAPER]),
         "slices": _points(rows[PAPER]),
         "room": [
-            {"name": condition.name, **condition.describe(), **_room(rows[condition])}
+            {"name": condition.name, **vars(condition), **_room(rows[condition])}
             for condition in ROOM_CONDITIONS
             if rows[condition]
         ],
@@ -127,8 +118,8 @@ def _check_row(row: Row) -> None:
     if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
         raise ValueError("it has no class or no patient")
     unbiased = "estimate" in row  # after randomised selection
-    nullable = (*(ENDS if "confidence_low" in row else ()), *(["noise_degrees"] if unbiased else ()))
-    check_trial(row, (*NUMBERS_OF_ROWS, *(["estimate"] if unbiased else ())), ("iou", "room", *nullable))
+    nullable = (*(measures.ENDS if "confidence_low" in row else ()), *(["noise_degrees"] if unbiased else ()))
+    measures.check_trial(row, (*NUMBERS_OF_ROWS, *(["estimate"] if unbiased else ())), ("iou", "room", *nullable))
     if "error" not in row:
         check_texts(row, ["status"])
         if not (row["iou"] is None or 0 <= row["iou"] <= 1):
@@ -216,17 +207,17 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
     failed["bonferroni"] = failed["selective"]
 
     def rates(test: str) -> dict[str, Any]:
-        p = pvalues(rows, test, failed[test])
-        return {f"{alpha:g}": clustered_rate(p <= alpha, patients) for alpha in ALPHAS}
+        p = measures.pvalues(rows, test, failed[test])
+        return {f"{alpha:g}": measures.clustered_rate(p <= alpha, patients) for alpha in ALPHAS}
 
     return {
-        **ending(rows),
+        **measures.ending(rows),
         "patients": len(set(patients)),
         "rates": {test: rates(test) for test in ("selective", *LOG_P)},
-        **uniformity([row["p"] for row in good], DIGITS),
+        **measures.uniformity([row["p"] for row in good], DIGITS),
         **{name: _spread([row[name] for row in good]) for name in SPREADS},
         "room": _spread([row["room"] for row in good if row["room"] is not None]),
-        "interval": interval_lengths(good),
+        "interval": measures.interval_lengths(good),
     }
 
 
@@ -270,7 +261,7 @@ def _overlap(rows: Sequence[Row]) -> dict[str, Any] | None:
                 "iou": name,
                 "images": int(members.sum()),
                 "median_p": float(np.exp(np.median(log_p[members]))),
-                "rate": clustered_rate(log_p[members] <= np.log(0.05), patients[members]),
+                "rate": measures.clustered_rate(log_p[members] <= np.log(0.05), patients[members]),
             }
             for name, members in classes.items()
             if members.any()
@@ -309,3 +300,115 @@ def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str
             known = tuple(None if isinstance(result, FailedImage) else result for result in results)
             galleries[name] = Gallery(slices, known)
     return galleries
+
+
+LEVEL = "0.05"
+CLASS_NAMES: Mapping[str, str] = {"tumour": "with tumour", "free": "without tumour"}
+
+FEWEST_IMAGES = 10
+FEWEST_PATIENTS = 5
+"""Slices and patients of a class below which no statement about it is judged."""
+
+
+class Statement(NamedTuple):
+    """A statement about rates of rejection, and the rule that decides on it."""
+
+    text: str
+    rule: str
+    classes: tuple[str, ...]
+    holds: Callable[..., bool]
+    """Takes the rate of each of the classes."""
+    test: str = "selective"
+    where: str = "section 4, real data experiments"
+    conditions: tuple[Condition, ...] = (PAPER, PAPER)
+    """That of each rate."""
+
+
+CORRELATED = Condition(noise="stationary")
+OURS: Mapping[str, Mapping[str, Any]] = {
+    "randomised selection (gamma 1)": {"randomise": 1.0},
+    "a region of whole patches": {"region": "patches"},
+}
+
+STATEMENTS = (
+    Statement(
+        "The naive p-values remain small even for images without tumours.",
+        f"At least 95% of the tested slices without tumour have a naive p of at most {LEVEL}.",
+        ("free",),
+        lambda free: free["value"] >= 0.95,
+        test="naive",
+    ),
+    Statement(
+        "The selective p-values are large for images without tumours.",
+        f"The share of slices without tumour with a selective p of at most {LEVEL} is compatible with {LEVEL}: "
+        "the lower end of its interval is not above it.",
+        ("free",),
+        lambda free: free["low"] <= float(LEVEL),
+    ),
+    Statement(
+        "The selective p-values are small for images with tumours.",
+        f"At least half of the slices with tumour have a selective p of at most {LEVEL}.",
+        ("tumour",),
+        lambda tumour: tumour["value"] >= 0.5,
+    ),
+    Statement(
+        "The selective p-values are smaller with a tumour than without.",
+        f"Of the shares with a selective p of at most {LEVEL}, the interval with tumour lies above that without.",
+        ("tumour", "free"),
+        lambda tumour, free: tumour["low"] > free["high"],
+        where=NOT_IN_THE_PAPER,
+    ),
+    *(
+        Statement(
+            f"With correlated noise, {what} finds differences in slices with tumour that the paper's test does not.",
+            f"Of the shares of slices with tumour with a selective p of at most {LEVEL} under the stationary noise, "
+            f"the interval with {what} lies above that with the paper's selection.",
+            ("tumour", "tumour"),
+            lambda ours, paper: ours["low"] > paper["high"],
+            where=f"ours, {NOT_IN_THE_PAPER}",
+            conditions=(replace(CORRELATED, **options), CORRELATED),
+        )
+        for what, options in OURS.items()
+    ),
+)
+
+
+def condition_of(summary: Summary, condition: Condition = PAPER) -> Summary | None:
+    """Return the numbers of a condition, None if it was not tested."""
+    return next((tested for tested in summary["conditions"] if tested["name"] == condition.name), None)
+
+
+def class_rate(tested: Summary, name: str, test: str = "selective") -> Any:
+    """Return how often a test rejects slices of a class under a condition, None if there are no such slices."""
+    return tested["classes"][name]["rates"][test][LEVEL] if name in tested["classes"] else None
+
+
+def findings(summary: Summary) -> list[dict[str, Any]]:
+    """Return every statement with its rule, its verdict and the numbers, JSON-ready.
+
+    Statements about our tests are left out where there are no data of them.
+    """
+    judged = []
+    for statement in STATEMENTS:
+        if not statement.conditions[0].ours or condition_of(summary, statement.conditions[0]) is not None:
+            outcome, numbers = _verdict(statement, summary)
+            entry = {"statement": statement.text, "where": statement.where, "rule": statement.rule}
+            judged.append({**entry, "verdict": outcome, "numbers": numbers})
+    return judged
+
+
+def _verdict(statement: Statement, summary: Summary) -> Verdict:
+    enough, rates, sentences = True, [], []
+    for name, condition in zip(statement.classes, statement.conditions, strict=False):
+        tested = condition_of(summary, condition)
+        rate = tested and class_rate(tested, name, statement.test)
+        if not tested or not rate:
+            return NO_DATA
+        slices = tested["classes"][name]
+        enough = enough and slices["images"] >= FEWEST_IMAGES and slices["patients"] >= FEWEST_PATIENTS
+        failed = f" ({slices['failed']:,} could not be tested)" if slices["failed"] else ""
+        share = f"{rate['count']:,} of {slices['images']:,} slices {CLASS_NAMES[name]}"
+        under = "" if condition == PAPER else f" ({condition.name})"
+        sentences.append(f"{share}{under} have a {statement.test} p of at most {LEVEL}{failed}: {rate_text(rate)}.")
+        rates.append(rate)
+    return Verdict.of(" ".join(sentences), holds=enough and statement.holds(*rates), differs=enough)
