@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +14,7 @@ from attentest.presentation.picture import MAP_COLOURS, draw_outline
 from attentest.presentation.words import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
-from attentest.studies.brain.condition import (
-    CONTRASTS,
-    NOISE_CONDITIONS,
-    NOISES,
-    OUR_CONDITIONS,
-    PAPER,
-    THRESHOLDS,
-    Condition,
-)
+from attentest.studies.brain.condition import NOISE_CONDITIONS, OUR_CONDITIONS, PAPER, THRESHOLDS, Condition
 from attentest.studies.brain.study import SEARCH
 from attentest.studies.brain.summary import CLASS_NAMES, LEVEL, Gallery, Summary, class_rate, condition_of
 from attentest.studies.document import png
@@ -88,49 +82,42 @@ def pvalues_figure(summary: Summary) -> Figure | None:
     return legend_below(figure, 3)
 
 
-def noise_figure(summary: Summary) -> Figure | None:
-    """Draw the shares rejected, with a row for each noise model and a panel for each contrast."""
-    if not _others_tested(summary, NOISE_CONDITIONS):
+def rows_figure(
+    summary: Summary, conditions: Sequence[Condition], row: Callable[[Condition], str], height: float, ylabel: str
+) -> Figure | None:
+    """Draw the shares rejected, with a panel for each contrast and a named row for each of its conditions.
+
+    Rows that a panel lacks were not tested. Among conditions of ours, the rows of the paper's selection are shaded.
+    """
+    if not _others_tested(summary, conditions):
         return None
-    figure = new_figure(11.0, 5.0)
-    for axes, contrast in zip(figure.subplots(1, len(CONTRASTS), sharey=True), CONTRASTS, strict=True):
-        tested = {condition.noise: condition for condition in NOISE_CONDITIONS if condition.contrast == contrast}
-        _draw_rows(axes, summary, contrast, {noise: tested.get(noise) for noise in NOISES})
-        for place in range(1, len(NOISES)):
-            axes.axhline(place - 0.5, color="0.5", alpha=0.18, lw=1)
-    return legend_below(figure, 3, "noise model")
+    has_ours = any(condition.ours for condition in conditions)
+    names = list(dict.fromkeys(row(condition) for condition in conditions))
+    contrasts = list(dict.fromkeys(condition.contrast for condition in conditions))
+    figure, panels = titled_panels(11.0, height, [CONTRAST_TITLES[contrast] for contrast in contrasts])
+    for axes, contrast in zip(panels, contrasts, strict=True):
+        shown: dict[float, Condition] = {
+            names.index(row(condition)): condition for condition in conditions if condition.contrast == contrast
+        }
+        _draw_classes(axes, summary, shown, 0.16, horizontal=True)
+        draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
+        for place in range(len(names)):
+            if place not in shown:
+                axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
+            elif has_ours and not shown[place].ours:
+                axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
+            if place and not has_ours:
+                axes.axhline(place - 0.5, color="0.5", alpha=0.18, lw=1)
+        axes.title.set_fontsize(10.5)
+        axes.set(xlim=(-0.04, 1.04), ylim=(len(names) - 0.5, -0.5), xlabel=f"{REJECTED}\n{INTERVALS}")
+        axes.set_yticks(range(len(names)), names)
+    return legend_below(figure, 4, ylabel)
 
 
-def ours_figure(summary: Summary) -> Figure | None:
-    """Draw the shares rejected, with a row for each way to select the region and a panel for each contrast."""
-    if not _others_tested(summary, [condition for condition in OUR_CONDITIONS if condition.ours]):
-        return None
-    figure = new_figure(11.0, 6.0)
-    contrasts = dict.fromkeys(condition.contrast for condition in OUR_CONDITIONS)
-    for axes, contrast in zip(figure.subplots(1, len(contrasts), sharey=True), contrasts, strict=True):
-        shown = [condition for condition in OUR_CONDITIONS if condition.contrast == contrast]
-        ways = [
-            f"{condition.region}, gamma {condition.randomise:g}" if condition.ours else "the paper's"
-            for condition in shown
-        ]
-        rows = {f"{condition.noise}: {way}": condition for condition, way in zip(shown, ways, strict=True)}
-        _draw_rows(axes, summary, contrast, rows)
-        for place in [place for place, condition in enumerate(shown) if not condition.ours]:
-            axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
-    return legend_below(figure, 4, "noise model: region of pixels or of whole patches, gamma")
-
-
-def _draw_rows(axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, Condition | None]) -> None:
-    """Draw the shares rejected along named rows; those without condition were not tested."""
-    for place, condition in enumerate(rows.values()):
-        if condition is None:
-            axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
-    tested = {float(place): condition for place, condition in enumerate(rows.values()) if condition is not None}
-    _draw_classes(axes, summary, tested, 0.16, horizontal=True)
-    draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
-    axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
-    axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{REJECTED}\n{INTERVALS}")
-    axes.set_yticks(range(len(rows)), rows)
+def _selection(condition: Condition) -> str:
+    """Return the noise model and the way to select the region."""
+    way = f"{condition.region}, gamma {condition.randomise:g}" if condition.ours else "the paper's"
+    return f"{condition.noise}: {way}"
 
 
 def threshold_figure(summary: Summary) -> Figure | None:
@@ -202,8 +189,16 @@ def slack_figure(summary: Summary) -> Figure | None:
 
 FIGURES: Mapping[str, Callable[[Summary], Figure | None]] = {
     "pvalues": pvalues_figure,
-    "noise": noise_figure,
-    "ours": ours_figure,
+    "noise": partial(
+        rows_figure, conditions=NOISE_CONDITIONS, row=attrgetter("noise"), height=5.0, ylabel="noise model"
+    ),
+    "ours": partial(
+        rows_figure,
+        conditions=OUR_CONDITIONS,
+        row=_selection,
+        height=6.0,
+        ylabel="noise model: region of pixels or of whole patches, gamma",
+    ),
     "threshold": threshold_figure,
     "overlap": overlap_figure,
     "slack": slack_figure,
