@@ -15,8 +15,7 @@ import pytest
 if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
     pytest.skip("the page needs attentest[app]", allow_module_level=True)
 
-from attentest.app.guard import LONGEST_UNUSED, PAGES, Guard, Refusal, Uploads
-from attentest.app.questions import MOST_WAITING, Questions
+from attentest.app.guard import LONGEST_UNUSED, MOST_WAITING, PAGES, Guard, Questions, Refusal, Uploads
 
 PORT = 7860
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from attentest.app.guard import HOST, Guard, PageQuestions, Uploads
+from attentest.app.guard import HOST, Guard, Questions, Uploads
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,13 +101,12 @@ def serve(
         asyncio.run(server.serve(sockets=[bound]))
 
 
-def _application(actions: Actions, max_upload: int) -> tuple[Any, PageQuestions]:
+def _application(actions: Actions, max_upload: int) -> tuple[Any, Questions]:
     """Return page and report as one application, and what it can answer; the environment must be set before."""
     import fastapi
     import gradio as gr
 
     from attentest.app.page import new_page
-    from attentest.app.questions import Questions
 
     application = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
