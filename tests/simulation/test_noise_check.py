@@ -28,7 +28,7 @@ from attentest.noise import (
 )
 from attentest.noise.local_variance import Cells
 from attentest.noise.model import DRAWS, complete
-from attentest.simulation.noise_check.assumptions import CRITERIA, ranked, undecided, verdicts
+from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, ranked, undecided, verdicts
 from attentest.simulation.noise_check.autocorrelation import (
     autocorrelation,
     lag_names,
@@ -64,9 +64,14 @@ def simulated() -> list[Measures]:
     return [measured(rng.standard_normal((COUNT, SIDE, SIDE))) for _ in range(239)]
 
 
+def verdicts_at_5_percent(images: Measures, drawn: list[Measures]) -> dict[str, Assumption]:
+    tested = {name: [sample.tested[name] for sample in (images, *drawn)] for name in CRITERIA}
+    return {found.name: found for found in verdicts(images, drawn, 0.05, tested)}
+
+
 def broken(noise: FloatArray, simulated: list[Measures]) -> set[str]:
-    found = verdicts(measured(noise), simulated, 0.05)
-    return {one.name for one in found if not one.holds}
+    found = verdicts_at_5_percent(measured(noise), simulated)
+    return {name for name, assumption in found.items() if not assumption.holds}
 
 
 def test_good_images_are_called_broken_at_most_as_often_as_stated(simulated: list[Measures]) -> None:
@@ -349,7 +354,7 @@ def test_what_is_conspicuous_alone_is_said_to_be_so_and_not_marked() -> None:
         return replace(check.measured, tested=numbers)
 
     # The second of 200: p = 0.01, and 0.08 after adjustment for eight assumptions.
-    found = {one.name: one for one in verdicts(measures(198.5), [measures(drawn) for drawn in range(199, 0, -1)], 0.05)}
+    found = verdicts_at_5_percent(measures(198.5), [measures(drawn) for drawn in range(199, 0, -1)])
     gain = found["equal gain"]
     assert (gain.pvalue, gain.adjusted_text, gain.verdict) == (0.01, "0.08", "no sign against it")
     assert gain.consequence == "Alone this would be conspicuous (p = 0.01), but not among 8 assumptions."

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
-from attentest.errors import AttentestError, InputError, ModelError, shortened
+from attentest.errors import AttentestError, InputError, shortened
 from attentest.images.image_file import read_image
 from attentest.pipeline.inputs import preprocessing_and_size
 from attentest.simulation.images import null_images, signal_images
@@ -82,18 +82,12 @@ class OfferedModels:
 
     def __init__(self, directories: Iterable[Path] = (), device: str = "cpu") -> None:
         self._device = usable_device(device)
-        listed = [Path(directory) for directory in directories]
-        for directory in listed:
-            if not directory.is_dir():
-                raise ModelError(
-                    f"there is no model directory {directory}: give one made by save_pretrained or `attentest train`; "
-                    "the page downloads nothing."
-                )
+        listed = _named([Path(directory) for directory in directories])
         bundled = {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
-        self._directories = _named(listed) | bundled
+        self._directories = listed | bundled
         self._loaded: dict[str, OfferedModel] = {}
         self._lock = Lock()
-        for name in _named(listed):
+        for name in listed:
             self.model(name)
 
     @property

@@ -21,6 +21,8 @@ from attentest.presentation.tables import csv_lines, write_csv, write_parquet
 from attentest.presentation.words import summary_text
 
 if TYPE_CHECKING:
+    from attentest.cli.output_options import OutputOptions
+    from attentest.cli.test import RunOptions
     from attentest.pipeline.file_run import BatchRun
     from attentest.runs.engine import Engine
     from attentest.runs.records import RunLog
@@ -58,25 +60,19 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
 class BatchOutput:
     """Takes results as they come; a CSV file has them before the run ends, with adjusted p-values in the end."""
 
-    alpha: float
-    """Level of the verdicts that are printed."""
-    confidence_level: float | None = None
-    """Level of the intervals that are printed, if they are to be."""
-    components: bool = False
-    """Whether the results are of components."""
-    context: bool = False
-    """Whether to print how large differences are within their image."""
-    csv: Path | None = None
-    parquet: Path | None = None
-    """Files of the table, if there are to be any."""
-    as_json: bool = False
-    """Whether to print the records."""
+    asked: RunOptions
+    outputs: OutputOptions
+    """What is tested, and what is written and printed of it."""
     take: Callable[[Mapping[str, Any]], None] | None = None
     """Called with every record, if given."""
+    _csv: Path | None = field(init=False)
     _file: GrowingFile | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        self._csv = self.outputs.csv
+
     def tested_rows(
-        self, run: BatchRun, engine: Engine, interruption: Interruption, log: RunLog, *, out: Path | None, retry: bool
+        self, run: BatchRun, engine: Engine, interruption: Interruption, log: RunLog, out: Path | None
     ) -> ImageRows:
         """Test images and return their rows.
 
@@ -95,11 +91,9 @@ class BatchOutput:
             Takes note of the number of lines of the records.
         out
             Directory of the records, if they are to be kept.
-        retry
-            Whether to try the images again that could not be tested.
         """
         rows = ImageRows(image.name for image in run.images)
-        with run.recorded(engine, rows, out, retry) as (earlier, places, write):
+        with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):
             self.write_rows(rows.all())
             self._print_records(earlier)
             with progress_bar(f"testing {counted(len(places), 'image')}") as progress:
@@ -119,24 +113,24 @@ class BatchOutput:
 
     def write_rows(self, rows: Iterable[Row]) -> None:
         """Add rows to the CSV file, if there is to be one."""
-        if self.csv is None:
+        if self._csv is None:
             return
         cells: Iterable[Iterable[Any]] = ([row.get(name) for name in COLUMNS] for row in rows)
         try:
             if self._file is None:
-                self._file = GrowingFile(self.csv, open(self.csv, "wb"))  # noqa: SIM115
+                self._file = GrowingFile(self._csv, open(self._csv, "wb"))  # noqa: SIM115
                 cells = chain([COLUMNS], cells)
             self._check_table(self._file)
             self._file.append(b"".join(csv_lines(cells)))
         except OSError as error:
-            raise InputError(f"the table {self.csv} cannot be written to ({error.strerror}).") from None
+            raise InputError(f"the table {self._csv} cannot be written to ({error.strerror}).") from None
 
     def _check_table(self, file: GrowingFile) -> None:
         """Raise an error if others removed, replaced or changed the CSV file; rows will then be written elsewhere."""
         if not file.file.closed and (change := file.change()) is not None:
             file.file.close()
-            self.csv = free_name(file.path)
-            where = "there again" if self.csv == file.path else f"in {self.csv}"
+            self._csv = free_name(file.path)
+            where = "there again" if self._csv == file.path else f"in {self._csv}"
             raise OutputError(
                 f"the table {file.path} was {change} while the run wrote to it, so the run has ended; its rows are "
                 f"{where}."
@@ -144,9 +138,10 @@ class BatchOutput:
 
     def _print_records(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Print records as JSON, if they are to be, and hand them on; if neither, none is asked for."""
-        if self.as_json or self.take is not None:
+        as_json = self.outputs.as_json
+        if as_json or self.take is not None:
             for record in records:
-                for line in json_lines(record, self.alpha) if self.as_json else ():
+                for line in json_lines(record, self.asked.alpha) if as_json else ():
                     print_json(line)
                 if self.take is not None:
                     self.take(record)
@@ -159,10 +154,11 @@ class BatchOutput:
 
     def write_tables(self, rows: ImageRows) -> None:
         """Write the table of all images, with adjusted p-values; those of components are adjusted in their image."""
-        if self.csv is None and self.parquet is None:
+        parquet = self.outputs.parquet
+        if self._csv is None and parquet is None:
             return
-        columns = columns_of(rows.all() if self.components else with_adjusted(rows.all(), pvalues_of(rows.all())))
-        for path, write in ((self.csv, write_csv), (self.parquet, write_parquet)):
+        columns = columns_of(rows.all() if self.asked.components else with_adjusted(rows.all(), pvalues_of(rows.all())))
+        for path, write in ((self._csv, write_csv), (parquet, write_parquet)):
             if path is not None:
                 write(columns, path)
                 say(f"table: {path}")
@@ -170,15 +166,16 @@ class BatchOutput:
     def print_results(self, rows: ImageRows) -> None:
         """Print the table and, of several images, a summary."""
         first = list(islice(rows, MOST_ROWS))
-        print_table(first, self.alpha, self.confidence_level, COMPLETE, self.context)
-        if self.components:
+        alpha = self.asked.alpha
+        print_table(first, alpha, self.asked.searched_level, COMPLETE, self.outputs.in_image)
+        if self.asked.components:
             return
         if len(rows) > len(first):
             say(f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all.")
         known = pvalues_of(rows.all())
         if len(known) > 1:
             dimension = next(row.get("dimension", 2) for row in rows.all() if "error" not in row)
-            typer.echo(worded(summary_text(known, self.alpha), dimension))
+            typer.echo(worded(summary_text(known, alpha), dimension))
 
 
 def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:

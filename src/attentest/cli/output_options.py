@@ -136,13 +136,12 @@ class OutputOptions:
         components, sensitivity
             Whether components are tested, and whether the sensitivity to the noise is asked for.
         """
-        from attentest.presentation.tables import check_csv_path, check_parquet_path
+        from attentest.presentation.tables import check_table_path
 
-        tables = ((self.csv, "--csv", check_csv_path), (self.parquet, "--parquet", check_parquet_path))
-        for path, name, check in tables:
+        for path, kind in ((self.csv, "csv"), (self.parquet, "parquet")):
             if path is not None:
-                with named_by_options({"the file name of the table": name}):
-                    check(path, inputs)
+                with named_by_options({"the file name of the table": f"--{kind}"}):
+                    check_table_path(path, f".{kind}", inputs)
         if self.figure is not None:
             if components:
                 raise InputError("--figure shows whole regions: leave out --figure or --components.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -39,16 +39,18 @@ if TYPE_CHECKING:
     from attentest.simulation.calibration.calibration import Calibration
     from attentest.simulation.power.plan import Plan
 
-CALIBRATION, POWER = "calibration", "power"
-"""Names of the files of a report in the output directory, without their suffixes."""
-
 RECORDS = "null_images.jsonl"
 """Rows of the null images that a calibration is reported from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions:
-    """Options that say which images are simulated."""
+    """Options that say which images are simulated, and the report on them."""
+
+    name: ClassVar[str]
+    """Name of the files of the report in the output directory, without their suffixes."""
+    has_table: ClassVar[bool] = False
+    """Whether there is a CSV file among them."""
 
     seed: SeedOption = 0
     true_noise: str | None = option(
@@ -69,30 +71,21 @@ class SimulationOptions:
     frame: FrameOption = None
     window: WindowOption = False
     as_json: ReportJsonOption = False
+    out: Path | None = option("Folder of the report.", default=None, metavar="FOLDER", panel=OUTPUT)
 
-    def check(self, options: AttentionTestOptions, images: Sequence[Path], out: Path | None, name: str) -> None:
-        """Check files and options before the imports of a simulation, which take seconds.
-
-        Parameters
-        ----------
-        options
-            The options of the test.
-        images
-            Image files that are read.
-        out, name
-            Directory of the report, and the name of its files.
-        """
+    def check(self, options: AttentionTestOptions, images: Sequence[Path]) -> None:
+        """Check files and options, those of the test and image files among them, before imports that take seconds."""
         as_image_shape(self.size)
-        if out is not None:
+        if self.out is not None:
             from attentest.files import check_output_path
             from attentest.presentation.figure import check_figure_path
-            from attentest.presentation.tables import check_csv_path
+            from attentest.presentation.tables import check_table_path
 
             inputs = [*options.input_files, *images, *filter(None, [noise_file(self.true_noise)])]
-            check_output_path(out / f"{name}.json", "the report", (".json",), inputs)
-            if name == POWER:
-                check_csv_path(out / f"{name}.csv", inputs)
-            check_figure_path(out / f"{name}.png", inputs)
+            check_output_path(self.out / f"{self.name}.json", "the report", (".json",), inputs)
+            if self.has_table:
+                check_table_path(self.out / f"{self.name}.csv", ".csv", inputs)
+            check_figure_path(self.out / f"{self.name}.png", inputs)
         check_files("noise", [noise_file(text) for text in (options.noise, self.true_noise, options.reference_noise)])
         check_files("image", images)
         options.check()
@@ -101,10 +94,49 @@ class SimulationOptions:
         """Return how images are drawn, by the parameters of the library, for a test with this --noise."""
         return {"image_shape": as_image_shape(self.size), "true_noise": as_true_noise(self.true_noise, noise)}
 
+    def report(self, results: Calibration | Plan, values: dict[str, Any], title: str, words: str) -> None:
+        """Write a report on what was simulated to the directory, if there is one, and print it.
+
+        Parameters
+        ----------
+        results, values
+            What was simulated, and the same as JSON-ready values, with how it was.
+        title, words
+            What is printed above its table, and below.
+        """
+        from attentest.files import write_complete
+        from attentest.presentation.figure import save_figure
+        from attentest.presentation.tables import Column, print_table, write_csv
+        from attentest.simulation.power.plan import Plan
+
+        try:
+            if self.out is not None:
+                paths = {"report": self.out / f"{self.name}.json"}
+                text = json.dumps(values, indent=1, allow_nan=False) + "\n"
+                write_complete(paths["report"], text.encode(), "the report")
+                if isinstance(results, Plan):
+                    paths["table"] = self.out / f"{self.name}.csv"
+                    write_csv(results.table(), paths["table"])
+                paths["figure"] = self.out / f"{self.name}.png"
+                save_figure(results.figure(), paths["figure"])
+                say(", ".join(f"{kind}: {path}" for kind, path in paths.items()))
+        finally:  # the numbers in any case, because a disk may be full
+            if self.as_json:
+                print_json(values)
+            else:
+                columns = results.text_table().items()
+                print_table(
+                    [Column(heading=heading, cells=cells, is_text=heading == "region") for heading, cells in columns],
+                    title=title,
+                )
+                typer.echo(words)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOptions(SimulationOptions):
     """Options of a calibration."""
+
+    name: ClassVar[str] = "calibration"
 
     images: int = option("Number of null images.", default=1000, limits=(1, None))
     reference_images: int | None = option(
@@ -170,14 +202,14 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     Each image depends on --seed and its number alone: neither the number of images nor the workers change it.
     """
     where.check()
-    images, mean, out = drawing.images, drawing.mean, drawing.out
-    if drawing.retry and out is None:
+    images, mean = drawing.images, drawing.mean
+    if drawing.retry and drawing.out is None:
         raise InputError("--retry is for --out, which is not there: add it.")
     if drawing.estimator is not None and drawing.reference_images is None:
         raise InputError("--estimator is for --reference-images, which is not there: add it.")
     for level in drawing.alpha or ():
         check_level(level)
-    drawing.check(options, [] if mean is None else [mean], out, CALIBRATION)
+    drawing.check(options, [] if mean is None else [mean])
 
     from attentest.images.image_file import read_image
     from attentest.simulation.calibration.calibrate import NullImages, image_count
@@ -206,7 +238,7 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     if calibration is not None:
         values = {"asked": images, "seed": drawing.seed, **calibration.to_dict(), "settings": null_images.test.settings}
         title = counted(len(calibration.pvalues), "null image")
-        _report(calibration, values, out, CALIBRATION, drawing.as_json, title, calibration.conclusion())
+        drawing.report(calibration, values, title, calibration.conclusion())
     interruption.finish(images, "null image")
     if calibration is not None and calibration.failures:
         say(f"attentest: {len(calibration.failures)} of {counted(images, 'null image')} could not be tested.")
@@ -240,6 +272,9 @@ def _recorded(
 @dataclass(frozen=True, kw_only=True)
 class PowerOptions(SimulationOptions):
     """Options of a simulation of the power."""
+
+    name: ClassVar[str] = "power"
+    has_table: ClassVar[bool] = True
 
     images: int = option(
         "Number of simulated images for each row of the table; at least that of the image files.",
@@ -313,11 +348,11 @@ def power(
     """
     check_level(drawing.alpha)
     check_level(drawing.power, "--power")
-    images, out = drawing.images, drawing.out
+    images = drawing.images
     sources = image_sources(backgrounds or [], frame=drawing.frame, window=drawing.window)
     if not sources and (drawing.frame is not None or drawing.window):
         raise InputError("--frame and --window are for image files, and none are given.")
-    drawing.check(options, [source.path for source in sources], out, POWER)
+    drawing.check(options, [source.path for source in sources])
     from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
 
     drawn = drawing.drawn(options.noise)
@@ -346,57 +381,5 @@ def power(
     if finished:
         plan = simulation.plan(finished)
         values = {"images": images, "seed": drawing.seed, **plan.to_dict(), "settings": simulation.settings}
-        _report(plan, values, out, POWER, drawing.as_json, "", plan.summary(), plan.table())
+        drawing.report(plan, values, "", plan.summary())
     interruption.finish(len(simulation) // images, "row")
-
-
-def _report(
-    results: Calibration | Plan,
-    values: dict[str, Any],
-    out: Path | None,
-    name: str,
-    as_json: bool,
-    title: str,
-    words: str,
-    table: Mapping[str, Sequence[Any]] | None = None,
-) -> None:
-    """Write a report to a directory, if there is one, and print it.
-
-    Parameters
-    ----------
-    results, values
-        What was simulated, and the same as JSON-ready values.
-    out, name
-        Directory of the report, and the name of its files.
-    as_json
-        Whether the values are printed.
-    title, words
-        If not, what is printed above the table, and below.
-    table
-        Columns of the rows for a CSV file; None for no such file.
-    """
-    from attentest.files import write_complete
-    from attentest.presentation.figure import save_figure
-    from attentest.presentation.tables import Column, print_table, write_csv
-
-    try:
-        if out is not None:
-            paths = {"report": out / f"{name}.json"}
-            text = json.dumps(values, indent=1, allow_nan=False) + "\n"
-            write_complete(paths["report"], text.encode(), "the report")
-            if table is not None:
-                paths["table"] = out / f"{name}.csv"
-                write_csv(table, paths["table"])
-            paths["figure"] = out / f"{name}.png"
-            save_figure(results.figure(), paths["figure"])
-            say(", ".join(f"{kind}: {path}" for kind, path in paths.items()))
-    finally:  # the numbers in any case, because a disk may be full
-        if as_json:
-            print_json(values)
-        else:
-            columns = results.text_table().items()
-            print_table(
-                [Column(heading=heading, cells=cells, is_text=heading == "region") for heading, cells in columns],
-                title=title,
-            )
-            typer.echo(words)

@@ -224,18 +224,10 @@ def test(
         keep=figures.keep if figures is not None and where.is_local else None,
     )
     interruption = Interruption()
-    output = BatchOutput(
-        alpha=alpha,
-        confidence_level=searched_level,
-        components=asked.components,
-        context=outputs.in_image,
-        csv=outputs.csv,
-        parquet=outputs.parquet,
-        as_json=outputs.as_json,
-        take=None if sensitivities is None else sensitivities.take,
-    )
+    take = None if sensitivities is None else sensitivities.take
+    output = BatchOutput(asked=asked, outputs=outputs, take=take)
     with log.written_to(folder, interruption.writing):
-        rows = output.tested_rows(run, where.chosen(), interruption, log, out=folder, retry=outputs.retry)
+        rows = output.tested_rows(run, where.chosen(), interruption, log, folder)
     failed = [row for row in rows.all() if "error" in row]
     if len(failed) < len(rows) or any((outputs.csv, outputs.parquet, outputs.report)):
         try:

@@ -29,52 +29,21 @@ CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 """What a table has of how large the difference is within the image, with the prefix ``context_``."""
 
 COLUMNS = (
-    "image",
-    "component",
-    "statistic",
-    "pvalue",
-    "pvalue_low",
-    "pvalue_high",
-    "log_pvalue",
-    "log_pvalue_low",
-    "log_pvalue_high",
+    *("image", "component", "statistic"),
+    *("pvalue", "pvalue_low", "pvalue_high", "log_pvalue", "log_pvalue_low", "log_pvalue_high"),
     *(f"pvalue_{method}" for method in get_args(Adjustment)),
     *(f"certificate_{name}" for name in CERTIFICATE),
-    "naive_pvalue",
-    "bonferroni_pvalue",
-    "difference",
-    "standard_error",
-    "estimate",
-    "estimate_low",
-    "estimate_high",
-    "confidence_level",
-    "confidence_low",
-    "confidence_high",
-    "confidence_error",
+    *("naive_pvalue", "bonferroni_pvalue"),
+    *("difference", "standard_error", "estimate", "estimate_low", "estimate_high"),
+    *("confidence_level", "confidence_low", "confidence_high", "confidence_error"),
     *SIMULTANEOUS,
     *(f"context_{name}" for name in CONTEXT),
-    "part_pixels",
-    "region_pixels",
-    "seen_pixels",
-    "region_unit",
+    *("part_pixels", "region_pixels", "seen_pixels", "region_unit"),
     *RULES,
-    "gamma",
-    "draws",
-    "significant_draws",
-    "majority_pixels",
-    "randomise_seed",
-    "randomise_name",
-    "alternative",
-    "contrast",
-    "noise",
-    "approximate_noise",
-    "reference_images",
-    "degrees_of_freedom",
-    "noise_doubt",
-    "evaluations",
-    "status",
-    "audit_points",
-    "audit_contradictions",
+    *("gamma", "draws", "significant_draws", "majority_pixels", "randomise_seed", "randomise_name"),
+    *("alternative", "contrast"),
+    *("noise", "approximate_noise", "reference_images", "degrees_of_freedom", "noise_doubt"),
+    *("evaluations", "status", "audit_points", "audit_contradictions"),
     "error",
 )
 """Columns of a table, in order; a row may hold more."""
@@ -101,12 +70,8 @@ IF_ANY = {"component", *DRAWS, *SIMULTANEOUS, *(f"certificate_{name}" for name i
 
 def row_of(name: object, record: ResultRecord) -> Row:
     """Return the row of a result."""
-    interval, together, audit, settings = (
-        record.confidence_interval,
-        record.simultaneous_interval,
-        record.audit,
-        record.settings,
-    )
+    interval, together = record.confidence_interval, record.simultaneous_interval
+    audit, settings = record.audit, record.settings
     row: Row = {"image": _name(name), **{column: getattr(record, column) for column in COPIED}}
     for column in ("pvalue", "log_pvalue", "estimate"):
         row[f"{column}_low"], row[f"{column}_high"] = getattr(record, f"{column}_bounds")

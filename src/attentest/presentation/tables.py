@@ -29,11 +29,6 @@ FORMULA = re.compile(r"^(?=[\r\n])|(^|(?<=[\r\n]))(?=[=+\-@\t\uff1d\uff0b\uff0d\
 """Where a spreadsheet takes what follows for a formula; the last four characters are the wide forms of the first."""
 
 
-def as_text(cell: Any) -> Any:
-    """Return a cell; names of files that are not UTF-8, which cannot be written, have their bytes as escapes."""
-    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
-
-
 def csv_cell(cell: Any) -> Any:
     """Return a cell of a CSV file: a text that a spreadsheet would take for a formula has a quotation mark before it.
 
@@ -64,10 +59,16 @@ def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
 
 
 def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Write columns of equal length, each of one type, as Parquet."""
+    """Write columns of equal length, each of one type, as Parquet.
+
+    Names of files that are not UTF-8, which cannot be written, have their bytes as escapes.
+    """
     pa, pq = _pyarrow()
     content = io.BytesIO()
-    columns = {name: [as_text(cell) for cell in cells] for name, cells in table.items()}
+    columns = {
+        name: [cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell for cell in cells]
+        for name, cells in table.items()
+    }
     pq.write_table(pa.table(columns), content)
     write_complete(path, content.getvalue(), "the table")
 
@@ -81,15 +82,11 @@ def data_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]])
     return pd.DataFrame(table)
 
 
-def check_csv_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise an error if a path cannot become a CSV file, before anything is computed."""
-    check_output_path(path, "the table", (".csv",), inputs)
-
-
-def check_parquet_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise an error if a path cannot become a Parquet file, before anything is computed."""
-    check_output_path(path, "the table", (".parquet",), inputs)
-    _pyarrow()
+def check_table_path(path: Path, suffix: str, inputs: Iterable[Path] = ()) -> None:
+    """Raise an error if a path cannot become a file of a suffix, .csv or .parquet, before anything is computed."""
+    check_output_path(path, "the table", (suffix,), inputs)
+    if suffix == ".parquet":
+        _pyarrow()
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -20,7 +20,6 @@ from attentest.presentation.figure import checked_axes, new_figure, shown_figure
 from attentest.presentation.words import number_text
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
-from attentest.simulation.calibration.figure import SIZE, WIDTHS, draw_quantiles, draw_rates
 from attentest.statistics.multiple_testing import Rate, rate_of, rejection_limits
 
 if TYPE_CHECKING:
@@ -277,11 +276,11 @@ class Calibration:
         axes
             Two axes to draw on; by default those of a new figure.
         """
+        from attentest.simulation.calibration.figure import draw_quantiles, draw_rates  # here because it draws this
+
         drawn_on = checked_axes(_axes(shown_figure) if axes is None else axes, 2)
-        ks_pvalues = {"naive": self.naive_ks_pvalue, "selective": self.ks_pvalue}
-        draw_quantiles(drawn_on[0], {"naive": self.naive_pvalues, "selective": self.pvalues}, ks_pvalues)
-        limits = np.array(self.limits) / len(self.pvalues)
-        draw_rates(drawn_on[1], self.alphas, {"naive": self.naive_rates, "selective": self.rates}, limits, ERROR_RATE)
+        draw_quantiles(drawn_on[0], self)
+        draw_rates(drawn_on[1], self)
         return drawn_on
 
     def figure(self) -> Figure:
@@ -373,4 +372,4 @@ def _described(rate: Rate) -> dict[str, Any]:
 
 def _axes(make: Callable[[float, float], Figure]) -> Any:
     """Return the two axes of a figure that is made of a width and a height in inches."""
-    return make(*SIZE).subplots(1, 2, width_ratios=WIDTHS)
+    return make(11.0, 5.2).subplots(1, 2, width_ratios=(1.25, 1.0))

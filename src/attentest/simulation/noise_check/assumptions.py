@@ -275,7 +275,7 @@ def verdicts(
     images: Measures,
     drawn: Sequence[Measures],
     alpha: float,
-    tested: Mapping[str, Sequence[FloatArray]] | None = None,
+    tested: Mapping[str, Sequence[FloatArray]],
 ) -> tuple[Assumption, ...]:
     """Return the assumptions with their verdicts.
 
@@ -288,10 +288,8 @@ def verdicts(
     alpha
         Error rate of all verdicts together.
     tested
-        For each assumption the numbers of the images, and then those of drawn sets, if there are more than ``drawn``.
+        For each assumption the numbers of the images, and then those of drawn sets, more of them than ``drawn``.
     """
-    if tested is None:
-        tested = {name: [images.tested[name], *(sample.tested[name] for sample in drawn)] for name in CRITERIA}
     ranks = {name: ranked(np.array(tested[name]), criterion.one_sided) for name, criterion in CRITERIA.items()}
     adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
     assumptions = []
