@@ -99,16 +99,7 @@ class Actions:
     def take_upload(self, session: Session, path: str, frame: str | None, window: bool) -> str:
         """Make an uploaded file the image of a session; return what is wrong with it as HTML, or nothing.
 
-        Parameters
-        ----------
-        session
-            The session.
-        path
-            The file.
-        frame
-            Number of a frame as a text; empty for the only one.
-        window
-            Whether to apply the display window of a DICOM file.
+        The number of a frame is a text, empty for the only one, and ``window`` is that of a DICOM file.
         """
         session.forget_image()
         try:
@@ -149,18 +140,8 @@ class Actions:
     ) -> str | None:
         """Test the image of a session and return the result as HTML; None if a newer test replaced this one.
 
-        Parameters
-        ----------
-        session
-            The session.
-        number
-            Number of the test in the session.
-        model, form
-            Name of the model, and the other fields.
-        dark
-            Whether the page is dark.
-        show
-            Called with the share that is done.
+        Tests of a session are numbered. The name of the model and the other fields say what is tested, ``dark`` how the
+        page looks, and ``show`` is called with the share that is done.
         """
 
         def progress(done: float, total: int | None) -> None:

@@ -169,28 +169,14 @@ class UploadedImage:
 
 
 def read_upload(path: Path, frame: int | None = None, window: bool = False) -> UploadedImage:
-    """Return the image of an uploaded file; messages name the file and not where it is kept.
-
-    Parameters
-    ----------
-    path
-        The file.
-    frame, window
-        As in ``attentest.read_image``.
-    """
+    """Return the image of an uploaded file, by ``read_image``; messages name the file and not where it is kept."""
     with page_words({str(path): path.name}):
         return UploadedImage(name=path.name, pixels=read_image(path, frame=frame, window=window))
 
 
 @contextmanager
 def page_words(words: dict[str, str]) -> Iterator[None]:
-    """Let the errors of the library use other words.
-
-    Parameters
-    ----------
-    words
-        What to write in place of what.
-    """
+    """Let the errors of the library use other words, given by those that they take the place of."""
     try:
         yield
     except AttentestError as error:

@@ -114,17 +114,7 @@ class TestedImage:
 
 
 def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
-    """Return a tested image as HTML, in which every text is escaped.
-
-    Parameters
-    ----------
-    tested
-        The image, its result and its settings.
-    key
-        Key of its report.
-    dark
-        Whether the page is dark.
-    """
+    """Return a tested image as HTML for a light or a dark page, with the key of its report; every text is escaped."""
     picture = tested.result.picture()
     record, rejected = picture.record, tested.result.reject_at(tested.alpha)
     approximate = ", approximate" if record.approximate_noise else ""

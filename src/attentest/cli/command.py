@@ -92,12 +92,7 @@ def _listed(value: Any) -> Collection[Any]:
 def refuse_options_before(context: typer.Context, purpose: str) -> None:
     """Raise an error for options of a group before one of its commands, where they would have no effect.
 
-    Parameters
-    ----------
-    context
-        That of the group.
-    purpose
-        What the options of the group itself are for, such as "running experiments".
+    ``purpose`` is what the options of the group itself are for, such as "running experiments".
     """
     for name, option in names_of_options(context.command.params).items():
         source = context.get_parameter_source(name)

@@ -82,15 +82,7 @@ class FigureOutput:
             del self._smallest[max(self._smallest, key=lambda name: self._smallest[name].record.log_pvalue)]
 
     def finish(self, run: BatchRun, rows: ImageRows) -> None:
-        """Draw what is missing, which is computed again: results of an earlier run, or of workers.
-
-        Parameters
-        ----------
-        run
-            The run.
-        rows
-            The rows of its images.
-        """
+        """Draw what is missing of a run, which is computed again: results of an earlier run, or of workers."""
         files = self.files
         tested = {row["image"]: row["log_pvalue"] for row in rows.all() if "error" not in row}
         wanted = list(tested) if files.is_folder else sorted(tested, key=lambda name: tested[name])[:MOST]

@@ -83,13 +83,7 @@ def names_of_options(parameters: Iterable[Any]) -> dict[str, str]:
 
 @contextmanager
 def named_by_options(names: Mapping[str, str]) -> Iterator[None]:
-    """Let the errors of the library name options in place of the parameters that they set.
-
-    Parameters
-    ----------
-    names
-        The options by the name of the parameter.
-    """
+    """Let the errors of the library name options, given by parameter, in place of the parameters that they set."""
     try:
         yield
     except AttentestError as error:

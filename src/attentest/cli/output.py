@@ -117,12 +117,7 @@ class Interruption:
     def finish(self, asked: int, called: str) -> None:
         """End the command if it was interrupted, after Ctrl-C with a message about the number of finished items.
 
-        Parameters
-        ----------
-        asked
-            Number of items that were to be done.
-        called
-            What an item is called, such as "image".
+        So many were asked for, and ``called`` is what one of them is called, such as "image".
         """
         if self.error is not None:
             raise self.error
@@ -133,13 +128,7 @@ class Interruption:
 
 @contextmanager
 def on_interrupt(kept: str) -> Iterator[None]:
-    """Let Ctrl-C end the command with a sentence.
-
-    Parameters
-    ----------
-    kept
-        What is kept of the work so far.
-    """
+    """Let Ctrl-C end the command with a sentence that says what is kept of the work so far."""
     try:
         yield
     except KeyboardInterrupt:

@@ -129,12 +129,7 @@ class OutputOptions:
     def check(self, inputs: Collection[Path], components: bool, sensitivity: bool) -> None:
         """Raise an error for outputs that cannot be written or would overwrite an input, before anything is computed.
 
-        Parameters
-        ----------
-        inputs
-            Files that are read.
-        components, sensitivity
-            Whether components are tested, and whether the sensitivity to the noise is asked for.
+        Some do not go with tests of components, or are of the sensitivity to the noise.
         """
         from attentest.presentation.tables import check_table_path
 

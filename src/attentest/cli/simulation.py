@@ -97,12 +97,7 @@ class SimulationOptions:
     def report(self, results: Calibration | Plan, values: dict[str, Any], title: str, words: str) -> None:
         """Write a report on what was simulated to the directory, if there is one, and print it.
 
-        Parameters
-        ----------
-        results, values
-            What was simulated, and the same as JSON-ready values, with how it was.
-        title, words
-            What is printed above its table, and below.
+        The values are the same JSON-ready, with how it was simulated; title and words are above and below its table.
         """
         from attentest.files import write_complete
         from attentest.presentation.figure import save_figure

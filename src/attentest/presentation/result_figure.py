@@ -287,14 +287,7 @@ def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
 def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
     """Return the layout of the figure of a result: pictures and density, which a narrow figure has below them.
 
-    Parameters
-    ----------
-    width
-        Width of the figure in mm.
-    picture
-        The result, whose titles and words need so much room.
-    alpha
-        Significance level of the verdict.
+    The width is in mm, and the words of the verdict at alpha need so much room.
     """
     narrow, pictures = width < NARROW, 2 if picture.randomised_image is None else 3
     size = 6.5 if narrow else 7.5
@@ -328,16 +321,9 @@ def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
 
 
 def results_figure(pictures: Sequence[Picture], *, width: float = WIDTH, alpha: float = 0.05) -> Figure:
-    """Draw a row for each tested image.
+    """Draw a row for each tested image, with its verdict at a significance level.
 
-    Parameters
-    ----------
-    pictures
-        Results with their images.
-    width
-        Width of the figure in mm; one narrower than 120 has the density below the images.
-    alpha
-        Significance level of the verdicts.
+    The width is in mm; a figure narrower than 120 has the density below the images.
     """
     if not pictures:
         raise InputError("there is nothing to draw: give at least one result.")

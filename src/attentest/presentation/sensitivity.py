@@ -246,16 +246,9 @@ class Sensitivity(NoiseSensitivity):
 def factor_sensitivity(
     inference: Inference, *, alpha: float, confidence_level: float, factors: ArrayLike = FACTORS
 ) -> Sensitivity:
-    """Return the sensitivity to a factor on the standard deviation of the noise.
+    """Return the sensitivity of a compared difference to a factor on the standard deviation of the noise.
 
-    Parameters
-    ----------
-    inference
-        The compared difference.
-    alpha, confidence_level
-        Levels of verdicts and intervals.
-    factors
-        Factors of the curve, positive.
+    Verdicts are at alpha, intervals at the confidence level, and the factors of the curve positive.
     """
     if isinstance(inference.law, BinomialCounts):
         raise InputError("counts are tested without a noise model, so there is nothing to be sensitive to.", "noise")
@@ -275,16 +268,9 @@ def factor_sensitivity(
 def recorded_sensitivity(
     inference: Inference, recorded: Mapping[str, Any] | None, *, alpha: float, confidence_level: float
 ) -> Sensitivity:
-    """Return the sensitivity to a few factors, with the correlation lengths of one that was recorded.
+    """Return the sensitivity to a few factors, with the correlation lengths of one that was recorded, if there is one.
 
-    Parameters
-    ----------
-    inference
-        The compared difference.
-    recorded
-        A recorded sensitivity (:meth:`Sensitivity.to_dict`), if there is one.
-    alpha, confidence_level
-        Levels of verdicts and intervals.
+    Recorded are the values of :meth:`Sensitivity.to_dict`.
     """
     computed = factor_sensitivity(inference, alpha=alpha, confidence_level=confidence_level, factors=SHOWN_FACTORS)
     if recorded is None:

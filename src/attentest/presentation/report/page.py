@@ -143,18 +143,7 @@ def write_report(
 ) -> None:
     """Write the report of a batch to a checked path, completely or not at all; one ending in .json is JSON.
 
-    Parameters
-    ----------
-    path
-        The file.
-    batch
-        The batch.
-    alpha
-        Significance level of the verdicts.
-    cards
-        Largest number of results that are described in detail: those with the smallest p-values.
-    progress
-        Told how many of them are done.
+    Its other parameters are those of its content (:func:`report_content`).
     """
     make = json_report if is_json(path) else html_report
     write_complete(path, make(batch, alpha, cards, progress).encode(), NAME)

@@ -80,12 +80,7 @@ def batch_of_records(
 def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> TestedBatch:
     """Return the batch in a folder that ``attentest test --out`` wrote.
 
-    Parameters
-    ----------
-    directory
-        The folder.
-    names
-        The images that are wanted, in order; by default all, in the order in which they were tested.
+    It has the images with these names, in order; by default all, in the order in which they were tested.
     """
     if not (directory / RESULTS).is_file():
         raise InputError(

@@ -50,13 +50,7 @@ def autocorrelation(fields: FloatArray) -> FloatArray:
 
 
 def lag_values(correlation: FloatArray) -> FloatArray:
-    """Return correlations at short lags, and averages over rings of longer ones; opposite lags count once.
-
-    Parameters
-    ----------
-    correlation
-        As :func:`autocorrelation` returns it.
-    """
+    """Return correlations at short lags, and averages over rings of longer ones; opposite lags count once."""
     near, rings = _lag_groups(*(side // 2 for side in correlation.shape))
     return np.concatenate([correlation[near], [correlation[ring].mean() for ring in rings.values()]])
 
@@ -105,14 +99,8 @@ def region_sides(shape: Sequence[int]) -> list[int]:
 def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
     """Return the standard deviation of the mean over a region of equal sides, in units of that of a pixel.
 
-    The variance of a mean is the average of the correlations over all pairs of pixels in the region.
-
-    Parameters
-    ----------
-    correlation
-        As :func:`autocorrelation` returns it.
-    sides
-        Sides in pixels, at most one more than the longest lags.
+    The variance of a mean is the average of the correlations over all pairs of pixels in the region. Sides in pixels
+    are at most one more than the longest lags of the :func:`autocorrelation`.
     """
     lags = [np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape]
     averages = []

@@ -308,17 +308,7 @@ def noise_check(
 
 
 def quick_check(estimator: NoiseEstimator, images: Iterable[ImageLike], *, progress: ProgressLike = None) -> NoiseCheck:
-    """Check how well an estimator fits the images that it was fitted to, on the middle of at most 20 of them.
-
-    Parameters
-    ----------
-    estimator
-        The fitted estimator.
-    images
-        The images that it was fitted to.
-    progress
-        As in :func:`noise_check`.
-    """
+    """Check how well an estimator fits the images that it was fitted to, on the middle of at most 20 of them."""
     from attentest.images.sample import Sample, as_sample  # here because torch is slow to import
 
     dimension = estimator.mean_.ndim - 1
