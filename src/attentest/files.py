@@ -20,14 +20,7 @@ from attentest.errors import InputError
 def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) -> None:
     """Write a file completely or not at all: it is written under another name and then renamed.
 
-    Parameters
-    ----------
-    target
-        Path of the file.
-    content
-        Content of the file, whole or in parts.
-    name
-        What an error message calls the file.
+    The content is whole or in parts, and ``name`` is what an error message calls the file.
     """
     target = Path(os.path.realpath(target))  # a link stays a link
     scratch = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -58,18 +51,9 @@ def as_path(path: Any, name: str) -> Path:
 
 
 def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: Iterable[Path] = ()) -> None:
-    """Raise an error if a path cannot be written to or would overwrite an input.
+    """Raise an error if a path cannot be written to, has none of some suffixes, or would overwrite an input.
 
-    Parameters
-    ----------
-    path
-        Path of the file; its directory is created.
-    name
-        What an error message calls the file, such as "the figure".
-    suffixes
-        Suffixes that the file name may have.
-    inputs
-        Files that must not be overwritten.
+    Its directory is created. An error message calls the file by its ``name``, such as "the figure".
     """
     if any(same_file(path, other) for other in inputs):
         raise InputError(f"{name} would overwrite the input {path}: give it another name.")
@@ -126,15 +110,7 @@ def free_name(path: Path) -> Path:
 
 
 class GrowingFile:
-    """A file, open for writing, that only this process adds to for as long as it is open.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    file
-        The open file.
-    """
+    """A file, open for writing, that only this process adds to for as long as it is open."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self.file = path, file

@@ -58,12 +58,7 @@ class Forecast:
     def seconds_left(self, done: float, total: float | None, now: float) -> float | None:
         """Return how many seconds the rest will take; None where that is not known.
 
-        Parameters
-        ----------
-        done, total
-            Amount of work done, and that of all work of this stage; None if unknown.
-        now
-            The time in seconds.
+        Of all work of this stage, whose total is None if unknown, so much is done at a time in seconds.
         """
         reports = self._reports
         if total != self._total or (reports and done < reports[-1][1]):

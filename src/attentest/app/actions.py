@@ -76,17 +76,9 @@ NO_IMAGE = "Upload an image, or take one of the examples."
 
 
 class Actions:
-    """What the page does when something on it is used.
+    """What the page, with the models that it offers, does when something on it is used.
 
-    Parameters
-    ----------
-    models
-        The models that it offers.
-
-    Attributes
-    ----------
-    stopped
-        Whether the server ends: tests that run then end with it.
+    When the server ends it is ``stopped``, and tests that run then end with it.
     """
 
     def __init__(self, models: OfferedModels) -> None:

@@ -85,15 +85,7 @@ class Refusal(NamedTuple):
 
 
 class Uploads:
-    """The directory of uploaded files.
-
-    Parameters
-    ----------
-    folder
-        The directory.
-    most_bytes
-        Most bytes of all files in it.
-    """
+    """The directory of uploaded files, which have at most so many bytes in all."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder, self._most_bytes = folder.resolve(), most_bytes

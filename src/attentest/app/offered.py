@@ -70,14 +70,9 @@ class OfferedModel:
 
 
 class OfferedModels:
-    """The bundled models and those of some directories.
+    """The bundled models and those saved in some directories, on a device.
 
-    Parameters
-    ----------
-    directories
-        Directories of saved models; all are loaded here, so that a broken one is known before the page is.
-    device
-        Where to compute.
+    The latter are all loaded here, so that a broken one is known before the page is.
     """
 
     def __init__(self, directories: Iterable[Path] = (), device: str = "cpu") -> None:

@@ -42,11 +42,7 @@ class GraphedFunction:
 
     A model has hundreds of operations, and for few points starting them separately takes longer than running them. A
     graph starts all of them at once, but has a fixed number of points: a power of two, to which points are repeated.
-
-    Parameters
-    ----------
-    function
-        Waits for no result, so that it can be captured.
+    The function waits for no result, so that it can be captured.
     """
 
     def __init__(self, function: PointFunction) -> None:

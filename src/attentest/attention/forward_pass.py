@@ -196,19 +196,10 @@ SAME = 1e-10
 
 
 class PlainForward:
-    """From images to scores, as the model's own modules compute them.
+    """From images to scores, as the model's own modules compute them, by its weights and an aggregation.
 
     Three things make it faster than those: one matrix product for queries, keys and values; of the last layer only the
     row of the class token, where that is all that is needed; and no bookkeeping of modules.
-
-    Parameters
-    ----------
-    encoder
-        The model.
-    weights
-        Its weights.
-    aggregation
-        How its attention becomes scores.
     """
 
     def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:

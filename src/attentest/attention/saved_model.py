@@ -48,15 +48,7 @@ LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
 
 
 class ModelConfig:
-    """The configuration of a saved model.
-
-    Parameters
-    ----------
-    settings
-        The content of config.json.
-    source
-        Where the model is, for errors.
-    """
+    """The configuration of a saved model: the content of config.json, and for errors, where the model is."""
 
     def __init__(self, settings: Mapping[str, Any], source: str) -> None:
         self.settings, self._source = settings, source
@@ -103,12 +95,7 @@ class ModelConfig:
     def least_weights(self, defaults: Any, family: Family) -> int:
         """Return the least number of weights of such a model: those of its projections, which every family has.
 
-        Parameters
-        ----------
-        defaults
-            Configuration of the library with the values of what is left out.
-        family
-            Names its settings.
+        Its family names the settings, and a configuration of the library has the values of what is left out.
         """
         with self._checking():
             for section in self._sections:

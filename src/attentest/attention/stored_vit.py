@@ -59,12 +59,7 @@ class ViTSettings:
 def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
     """Return the encoder in a safetensors file, None if there is anything unusual: transformers then decides on it.
 
-    Parameters
-    ----------
-    config
-        The content of config.json, whose sizes have been checked.
-    weights
-        The file, whose header has been checked.
+    The sizes in the content of config.json, and the header of the file, have been checked.
     """
     settings = _settings(config)
     if settings is None:

@@ -357,14 +357,8 @@ class ARAlong(AR1):
 class Exponential(CorrelatedNoise):
     """Noise with the correlation exp(-distance / length), in O(n); distances along each axis are added.
 
-    Channels are independent. It is what independent noise becomes if it is given a correlation length.
-
-    Parameters
-    ----------
-    deviations : array of shape (C, *axes)
-        Standard deviations of the pixels.
-    length
-        Correlation length in pixels; 0 for independent pixels.
+    Channels are independent. It is what independent noise, with standard deviations (C, *axes) of the pixels, becomes
+    if it is given a correlation length in pixels; with 0 they are independent.
     """
 
     name: ClassVar = "exponential"

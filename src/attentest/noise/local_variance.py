@@ -26,13 +26,7 @@ SMALLEST_CELL = 4
 
 
 class Cells:
-    """A division of images (*axes) into rectangular cells of nearly the same size, at most eight along each axis.
-
-    Parameters
-    ----------
-    shape
-        Sides of the images.
-    """
+    """A division of images (*axes) into rectangular cells of nearly the same size, at most eight along each axis."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         counts = (min(MOST_CELLS, max(2, side // SMALLEST_CELL), side) for side in shape)

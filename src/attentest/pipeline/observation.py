@@ -100,18 +100,9 @@ def expanded(values: Tensor, like: Tensor) -> Tensor:
 
 @torch.no_grad()
 def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, definition: Definition) -> Observation:
-    """Evaluate a model on images of one geometry.
+    """Evaluate a model on images of one geometry, whose maps become regions by a rule.
 
-    Parameters
-    ----------
-    batch
-        The images.
-    scores
-        The model.
-    rule
-        How an attention map becomes a region.
-    definition
-        The test, which says how the images are randomised before the model sees them, if they are.
+    The definition of the test says how the images are randomised before the model sees them, if they are.
     """
     geometry, images = batch[0].geometry, stacked([tested.image.pixels for tested in batch])
     added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])

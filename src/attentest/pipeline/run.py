@@ -92,16 +92,9 @@ class Request:
 
 
 class Pipeline:
-    """A test at work: the parts that its definition names, in the order in which an image passes them.
+    """A test at work: the model and the parts that its definition names, in the order in which an image passes them.
 
     Parts that do not fit each other raise an error, as far as that is known before images are.
-
-    Parameters
-    ----------
-    definition
-        The test.
-    scores
-        The model.
     """
 
     def __init__(self, definition: Definition, scores: ScoreFunction) -> None:
@@ -162,14 +155,7 @@ class Pipeline:
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one geometry: one per image, or one per component of its region.
 
-        Parameters
-        ----------
-        inputs
-            The images.
-        request
-            What is asked about each of them.
-        report
-            Called with the fraction that is done.
+        The fraction that is done is reported.
         """
         count = self.definition.draws
         if count == 1:

@@ -189,14 +189,9 @@ def _name(name: object) -> int | str:
 
 
 class ImageRows:
-    """The rows of images: one of each image, or one of each component of its region.
+    """The rows of images, in the order of their names: one of each, or one of each component of its region.
 
     A row as a dictionary takes about three times the memory of its values, which is what is kept here.
-
-    Parameters
-    ----------
-    names
-        Names of the images, which say in which order their rows come.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

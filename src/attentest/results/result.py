@@ -349,12 +349,7 @@ class AttentionTestResult(ResultNumbers):
 def records_of(results: Sequence[AttentionTestResult], confidence_level: float | None = None) -> list[ResultRecord]:
     """Return the record of each result; estimates and intervals are computed together.
 
-    Parameters
-    ----------
-    results
-        The results.
-    confidence_level
-        Level of the confidence intervals; by default that of each test, and none where it went for p alone.
+    Intervals are at a confidence level, by default that of each test, and there are none where it went for p alone.
     """
     levels = [result.confidence_level if confidence_level is None else confidence_level for result in results]
     asked = {i: level for i, level in enumerate(levels) if level is not None}

@@ -228,12 +228,7 @@ class LineWriter:
 def open_to_add(path: Path, wait: bool = False) -> Iterator[BinaryIO]:
     """Open a file of records, which is created if there is none, and lock it; a file of others raises an error.
 
-    Parameters
-    ----------
-    path
-        The file.
-    wait
-        Whether to wait for another process that has locked it, which only adds a line; otherwise it is an error.
+    One that another process has locked is an error too, unless that only adds a line and is to be waited for.
     """
     make_directory(path.parent)
     _check_regular(path)

@@ -331,16 +331,8 @@ def described_machine(device: torch.device) -> dict[str, Any]:
 def record_header(test: Any, series: dict[str, Any], engine: Engine, seed: int = 0) -> dict[str, Any]:
     """Return what the records of one file have in common, and where they were made, which may differ within a file.
 
-    Parameters
-    ----------
-    test
-        The test, an ``AttentionTest``.
-    series
-        What else distinguishes these records from others.
-    engine
-        Where the work is done.
-    seed
-        Seed of the images, if they are drawn.
+    They are those of a test, an ``AttentionTest``; the series is what else distinguishes them from others, and the seed
+    that of the images, if they are drawn.
     """
     return {
         "series": {**series, **test.identity},

@@ -162,16 +162,8 @@ def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> 
     A valid test rejects a true hypothesis with probability at most alpha. With independent p-values the probability
     that it exceeds the limit at one level or more is at most ``error_rate``, for every number of p-values. The limits
     are binomial quantiles that all leave the same probability above them, as large as the joint distribution of the
-    counts permits; only because counts are whole numbers the error rate can be below the one asked for.
-
-    Parameters
-    ----------
-    alphas
-        Significance levels, in any order.
-    total
-        Number of p-values.
-    error_rate
-        Probability, at most, that a valid test exceeds a limit.
+    counts permits; only because counts are whole numbers the error rate can be below the one asked for. Levels are in
+    any order.
     """
     from scipy import stats  # takes long to import, and few results need it
 
@@ -195,14 +187,8 @@ def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> 
 def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: int) -> float:
     """Return the probability that uniform p-values exceed a limit: that more than limits[j] are at most levels[j].
 
-    The numbers of p-values between neighbouring levels are multinomial: independent Poisson numbers, given their sum.
-
-    Parameters
-    ----------
-    limits, levels : (k,)
-        Limits, and ascending levels.
-    total
-        Number of p-values.
+    Of the total number of p-values, those between neighbouring ones of the ascending levels (k,) are multinomial:
+    independent Poisson numbers, given their sum.
     """
     from scipy import signal, stats  # takes long to import, and few results need it
 

@@ -32,22 +32,10 @@ TRAINING_DELTA = (1.0, 4.0)
 def train(
     settings: TrainingSettings, device: torch.device | str = "cpu", progress: Progress | None = None
 ) -> TrainedModel:
-    """Train a classifier of noise against signal with binary cross-entropy and Adam.
+    """Train a classifier of noise against signal with binary cross-entropy and Adam, and report the epochs done.
 
-    Parameters
-    ----------
-    settings
-        Settings of the training.
-    device
-        Device to train on.
-    progress
-        Called with (epochs done, all epochs).
-
-    Returns
-    -------
-    TrainedModel
-        The model on the CPU in evaluation mode; its record holds the accuracy on the training images and on as many
-        new ones.
+    The model that is returned is on the CPU in evaluation mode; its record holds the accuracy on the training images
+    and on as many new ones.
     """
     device = usable_device(device)
     rng = np.random.default_rng(settings.seed)

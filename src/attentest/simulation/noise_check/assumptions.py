@@ -255,16 +255,8 @@ def undecided(tested: Mapping[str, Sequence[FloatArray]], most: int, alpha: floa
     """Return the assumptions whose verdicts more sets of drawn images can still change.
 
     Of ``most`` sets at least as many will be as extreme as are now, which bounds p-values, and so adjusted p-values,
-    from below: those that will be greater than alpha are decided.
-
-    Parameters
-    ----------
-    tested
-        For each assumption the numbers of the images, and then those of the sets that were drawn.
-    most
-        Number of sets that will be drawn at most.
-    alpha
-        Error rate of all verdicts together.
+    from below: those that will be greater than alpha, the error rate of all verdicts together, are decided. Tested are,
+    for each assumption, the numbers of the images, and then those of the sets that were drawn.
     """
     ranks = [ranked(np.array(rows), CRITERIA[name].one_sided)[0] * len(rows) for name, rows in tested.items()]
     least = adjusted_pvalues(np.log(np.array(ranks) / (most + 1)), "holm")
@@ -277,18 +269,10 @@ def verdicts(
     alpha: float,
     tested: Mapping[str, Sequence[FloatArray]],
 ) -> tuple[Assumption, ...]:
-    """Return the assumptions with their verdicts.
+    """Return the assumptions with their verdicts, from measures of the images and of sets drawn from the noise model.
 
-    Parameters
-    ----------
-    images
-        Measures of the images.
-    drawn
-        Measures of sets of images drawn from the noise model.
-    alpha
-        Error rate of all verdicts together.
-    tested
-        For each assumption the numbers of the images, and then those of drawn sets, more of them than ``drawn``.
+    Their error rate is alpha for all together. Tested are, for each assumption, the numbers of the images, and then
+    those of drawn sets, of which there may be more than ``drawn``.
     """
     ranks = {name: ranked(np.array(tested[name]), criterion.one_sided) for name, criterion in CRITERIA.items()}
     adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
