@@ -70,22 +70,10 @@ def serve(
     max_total: int,
     ready: Callable[[str, str], None],
 ) -> None:
-    """Serve the page until Ctrl-C; uploaded files are deleted then.
+    """Serve the page on a socket of this machine until Ctrl-C; uploaded files are deleted then.
 
-    Parameters
-    ----------
-    bound
-        A socket that listens on a port of this machine.
-    models
-        Directories of models that are offered beside the bundled ones.
-    device
-        Where to compute.
-    max_upload
-        Most bytes of an uploaded file.
-    max_total
-        Most bytes of all uploaded files.
-    ready
-        Called when the page is served: with its address, and with one that is good for one visit.
+    It offers the models of directories beside the bundled ones. An uploaded file, and all of them together, have at
+    most so many bytes. ``ready`` is called when the page is served, with its address and one for a single visit.
     """
     from attentest.app.actions import Actions
     from attentest.app.offered import OfferedModels

@@ -76,21 +76,9 @@ class BatchOutput:
     ) -> ImageRows:
         """Test images and return their rows.
 
-        Records are on disk, where they are to be, before they are printed, and are then dropped: their rows are all
-        that is kept in memory.
-
-        Parameters
-        ----------
-        run
-            What is to be tested, and how.
-        engine
-            Where it is done.
-        interruption
-            Ends the run at Ctrl-C, and when what is finished cannot be written.
-        log
-            Takes note of the number of lines of the records.
-        out
-            Directory of the records, if they are to be kept.
+        Records are on disk, where they are to be (``out``), before they are printed, and are then dropped: their rows
+        are all that is kept in memory. The log takes note of the number of their lines. The run ends at Ctrl-C, and
+        when what is finished cannot be written.
         """
         rows = ImageRows(image.name for image in run.images)
         with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):

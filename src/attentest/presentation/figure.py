@@ -128,18 +128,9 @@ def annotate(
     by: tuple[float, float] = (0, 2),
     **style: Any,
 ) -> None:
-    """Write a text beside a point of axes.
+    """Write a text beside a point of axes, so many points away, with an alignment, a colour and a size.
 
-    Parameters
-    ----------
-    axes, text
-        Where, and what.
-    at, along
-        The point, each coordinate along the "data" or as an "axes fraction".
-    by
-        How far from the point, in points.
-    **style
-        Alignment, colour and size.
+    The coordinates of the point are each along the "data" or as an "axes fraction".
     """
     axes.annotate(text, at, xycoords=along, xytext=by, textcoords="offset points", annotation_clip=False, **style)
 

@@ -124,21 +124,11 @@ def draw_pvalues(
     alpha: float,
     of: str = "image",
 ) -> None:
-    """Draw sorted p-values against their ranks.
+    """Draw sorted p-values (n,) against their ranks: selective, naive, and adjusted by Benjamini and Hochberg.
 
     Without any true difference the selective ones follow the diagonal. Those below the line of Benjamini and Hochberg,
-    up to the last one below it, are rejected. The axis of p is logarithmic where some would be drawn on zero.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    pvalues, naive, adjusted : (n,)
-        Selective p-values, those that ignore the selection, and the selective ones adjusted by Benjamini and Hochberg.
-    alpha
-        Significance level, and false discovery rate of the line.
-    of
-        What the p-values are of, in the singular.
+    up to the last one below it, are rejected; alpha is its false discovery rate. The axis of p is logarithmic where
+    some would be drawn on zero. ``of`` is what the p-values are of, in the singular.
     """
     count = len(pvalues)
     pvalues, naive = np.maximum(pvalues, SMALLEST), np.maximum(naive, SMALLEST)

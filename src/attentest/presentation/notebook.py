@@ -61,24 +61,9 @@ def results_html(
     notes: Sequence[str],
     dimension: int = 2,
 ) -> str:
-    """Return the first of many results as HTML.
+    """Return the first rows of many results, of a total number, as HTML, with sentences about all of them.
 
-    Parameters
-    ----------
-    title
-        What they are, and how many.
-    rows
-        Their rows, with adjusted p-values.
-    total
-        Number of rows in all.
-    of
-        What a row is of: "image" or "component".
-    method
-        Which of the adjusted p-values are shown.
-    notes
-        Sentences about all of them.
-    dimension
-        Number of axes of what was tested.
+    A row is of an "image" or a "component" of so many axes. Of its adjusted p-values, those of one method are shown.
     """
     shown, cells = ("naive p", "difference", "simultaneous" if of == "component" else "interval", "pixels"), []
     for row in rows:

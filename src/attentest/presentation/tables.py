@@ -229,16 +229,8 @@ def table_width() -> int | None:
 def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int], of: str = "image") -> FittedTable:
     """Return a table that fits the terminal; if it is printed to a file, it is as wide as it must be.
 
-    Parameters
-    ----------
-    names
-        Name of the image of each row, as given by the user.
-    columns
-        The other columns.
-    groups
-        Number of rows of each group, which are those of one image.
-    of
-        What the names are of: the heading of their column.
+    Its first column has the names of the images, as given by the user, under the heading ``of``. Groups have the rows
+    of one image each.
     """
     width, encoding = table_width(), Console().encoding
     names = [shown(name, encoding) for name in names]
