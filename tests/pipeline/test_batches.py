@@ -481,8 +481,7 @@ def test_names_that_a_spreadsheet_would_run_are_texts_in_csv_files_alone() -> No
 
 def test_rows_are_written_as_texts_before_the_run_ends(tmp_path: Path) -> None:
     from attentest.cli.batch import BatchOutput
-    from attentest.cli.output_options import OutputOptions
-    from attentest.cli.test import RunOptions
+    from attentest.cli.output_options import OutputOptions, RunOptions
     from attentest.presentation.rows import failed_row
 
     output = BatchOutput(asked=RunOptions(), outputs=OutputOptions(csv=tmp_path / "rows.csv"))

@@ -21,8 +21,7 @@ from attentest.presentation.tables import csv_lines, write_csv, write_parquet
 from attentest.presentation.words import summary_text
 
 if TYPE_CHECKING:
-    from attentest.cli.output_options import OutputOptions
-    from attentest.cli.test import RunOptions
+    from attentest.cli.output_options import OutputOptions, RunOptions
     from attentest.pipeline.file_run import BatchRun
     from attentest.runs.engine import Engine
     from attentest.runs.records import RunLog

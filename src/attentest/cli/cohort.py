@@ -25,9 +25,9 @@ class TableOptions:
     image: str = option("Column of --table with the file names.", default="image", metavar="COLUMN")
     group: str | None = option("Column of --table with groups to compare.", default=None, metavar="COLUMN")
     cluster: str | None = option("Column with what images share, such as the patient.", default=None, metavar="COLUMN")
-    covariates: Annotated[
-        list[str] | None, typer.Option("--covariate", help="Column with numbers, for a regression.", metavar="COLUMN")
-    ] = None
+    covariates: list[str] | None = option(
+        "Column with numbers, for a regression.", default=None, flag="--covariate", metavar="COLUMN"
+    )
     versus: Path | None = option("Folder of another test of the same images.", default=None, metavar="FOLDER")
     plan: float | None = option("Say how many patients find this mean difference with probability 0.8.", default=None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,113 +11,14 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.images import check_pairs, image_sources, with_series
 from attentest.cli.options import (
-    SEARCH,
-    SPECTRAL,
-    AlphaOption,
-    ChannelOption,
     EngineOptions,
-    FrameOption,
-    WindowOption,
-    check_level,
 )
 from attentest.cli.output import SOME_FAILED, Interruption
-from attentest.cli.output_options import CertificateOptions, OutputOptions, is_folder
+from attentest.cli.output_options import CertificateOptions, OutputOptions, RunOptions, is_folder
 from attentest.cli.report import picture_kinds, records_folder, write_batch_report
 from attentest.cli.values import check_files, noise_file
-from attentest.definition import COMPARED, IMAGE, option
-from attentest.errors import InputError
 from attentest.presentation.report import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
-
-DEFAULT_CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What is tested of which images."""
-
-    recursive: bool = option("Look for images in the folders of folders too.", default=False)
-    stack: bool = option(
-        "Each array of a .npy or .npz file is a stack of images, (k, H, W) or (k, H, W, C).",
-        default=False,
-        panel=IMAGE,
-    )
-    frame: FrameOption = None
-    window: WindowOption = False
-    channel: ChannelOption = None
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="For --contrast reference: the image to compare with; once, or once for each image in order.",
-            metavar="FILE",
-            rich_help_panel=COMPARED,
-        ),
-    ] = None
-    components: bool = option(
-        "Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals that "
-        "cover together.",
-        default=False,
-    )
-    connectivity: int | None = option(
-        "For --components: pixels join that share an edge (1), or a corner too (2); voxels that share a face (1), an "
-        "edge too (2), or a corner too (3).",
-        default=None,
-        limits=(1, 3),
-        panel=COMPARED,
-        shown_default="1",
-    )
-    alpha: AlphaOption = 0.05
-    decide: bool = option(
-        "Stop each search as soon as the verdict at --alpha is certain: faster.", default=False, panel=SEARCH
-    )
-    confidence_level: float | None = option(
-        "Level of the confidence interval of the difference.", default=None, panel=SEARCH, shown_default="0.95"
-    )
-    no_interval: bool = option(
-        "Leave out the confidence interval, and search only as far as p needs: faster.", default=False, panel=SEARCH
-    )
-    sensitivity: bool = option(
-        "Also show p and interval for other noise: 0.5 to 2 times as large, which takes no time, and with other "
-        "correlation lengths, which takes four more tests of each image.",
-        default=False,
-    )
-
-    def check(self, options: AttentionTestOptions) -> None:
-        """Raise an error for options that contradict each other, or those of the test."""
-        check_level(self.alpha)
-        if self.decide and options.search != SPECTRAL:
-            raise InputError(f"--decide is for the spectral search, but --search is {options.search}.")
-        if self.connectivity is not None and not self.components:
-            raise InputError("--connectivity is for --components: give both or neither.")
-        if self.decide and self.components:
-            raise InputError(
-                "--decide stops when it is known on which side of --alpha a p-value lies, but the verdict on "
-                "components is by adjusted p-values: leave out --decide or --components."
-            )
-        if self.no_interval and self.confidence_level is not None:
-            raise InputError("--no-interval leaves out the interval that --confidence-level is for: give one of them.")
-        if self.sensitivity and self.decide:
-            raise InputError(
-                "--decide stops when the verdict for the assumed noise is certain, and --sensitivity is about other "
-                "noise: leave out one of them."
-            )
-        if self.sensitivity and options.defined.get("draws", 1) > 1:
-            raise InputError("--sensitivity is that of one draw: leave out --sensitivity or --draws.")
-        if self.sensitivity and self.components:
-            raise InputError("--sensitivity is of whole regions: leave out --sensitivity or --components.")
-        if self.sensitivity and options.noise == "poisson":
-            raise InputError("--sensitivity is to a noise model, which --noise poisson does not need: leave it out.")
-        if self.reference and options.contrast != "reference":
-            raise InputError(f"--reference is for --contrast reference, but --contrast is {options.contrast}.")
-        if options.contrast == "reference" and not self.reference:
-            raise InputError("--contrast reference compares with another image: give it with --reference.")
-
-    @property
-    def searched_level(self) -> float | None:
-        """Level of the interval that the search goes for, if it is to."""
-        if self.no_interval:
-            return None
-        return DEFAULT_CONFIDENCE if self.confidence_level is None else self.confidence_level
 
 
 @with_options_of(EngineOptions)

@@ -16,8 +16,8 @@ from scipy import stats
 from attentest.checks import confidence, level
 from attentest.errors import AttentestWarning, InputError, counted, shortened
 from attentest.markup import row_table
-from attentest.presentation.figure import checked_axes, new_figure, shown_figure
-from attentest.presentation.words import number_text
+from attentest.presentation.figure import EXTREME_COLOUR, GREY, NAIVE_COLOUR, checked_axes, new_figure, shown_figure
+from attentest.presentation.words import number_text, with_sign
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiple_testing import Rate, rate_of, rejection_limits
@@ -49,6 +49,11 @@ MOST_REASONS = 3
 
 UNEVEN = 0.01
 """Kolmogorov-Smirnov p-values below this are mentioned: the error rate of that remark, beside ERROR_RATE."""
+
+FEW_POINTS = 100
+"""Up to this many p-values are drawn as points."""
+
+COLOURS = {"naive": NAIVE_COLOUR, "selective": EXTREME_COLOUR}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -276,11 +281,9 @@ class Calibration:
         axes
             Two axes to draw on; by default those of a new figure.
         """
-        from attentest.simulation.calibration.figure import draw_quantiles, draw_rates  # here because it draws this
-
         drawn_on = checked_axes(_axes(shown_figure) if axes is None else axes, 2)
-        draw_quantiles(drawn_on[0], self)
-        draw_rates(drawn_on[1], self)
+        _draw_quantiles(drawn_on[0], self)
+        _draw_rates(drawn_on[1], self)
         return drawn_on
 
     def figure(self) -> Figure:
@@ -373,3 +376,56 @@ def _described(rate: Rate) -> dict[str, Any]:
 def _axes(make: Callable[[float, float], Figure]) -> Any:
     """Return the two axes of a figure that is made of a width and a height in inches."""
     return make(11.0, 5.2).subplots(1, 2, width_ratios=(1.25, 1.0))
+
+
+def _draw_quantiles(axes: Axes, drawn: Calibration) -> None:
+    """Draw the quantiles of p-values against those of a perfect test."""
+    count = len(drawn.pvalues)
+    rank = np.arange(1, count + 1)
+    expected = rank / (count + 1)  # the mean of the i-th of n uniform numbers, which is Beta(i, n + 1 - i)
+    low, high = (stats.beta.ppf(tail, rank, count + 1 - rank) for tail in (0.025, 0.975))
+    axes.fill_between(expected, low, high, color=GREY, alpha=0.25, lw=0, label="95% of perfect tests, at each point")
+    axes.plot([0, 1], [0, 1], color=GREY, lw=1, label="uniform: a perfect test")
+    marker = "o" if count <= FEW_POINTS else ""
+    for kind, values, uniform in (
+        ("naive", drawn.naive_pvalues, drawn.naive_ks_pvalue),
+        ("selective", drawn.pvalues, drawn.ks_pvalue),
+    ):
+        label = f"{kind} (Kolmogorov-Smirnov p {with_sign(number_text(uniform))})"
+        axes.plot(expected, np.sort(values), color=COLOURS[kind], lw=1.8, marker=marker, ms=3, label=label)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set_xlabel("quantile of the uniform distribution")
+    axes.set_ylabel("quantile of the p-values")
+    axes.set_title(f"p-values of {count:,} null image{'s' if count > 1 else ''}")
+    axes.legend(loc="upper left", fontsize=9)
+
+
+def _draw_rates(axes: Axes, drawn: Calibration) -> None:
+    """Draw rates with their intervals and limits on logarithmic axes; a rate of zero is an arrow out of the picture."""
+    levels = np.array(drawn.alphas)
+    floor = levels.min() / 5
+    ends = np.array([levels.min() / 2, min(1.0, levels.max() * 2)])
+    axes.plot(ends, ends, color=GREY, lw=1, label="as it should be")
+    about = f"at most {ERROR_RATE:.0%} of valid tests exceed one of these"
+    axes.hlines(
+        np.array(drawn.limits) / len(drawn.pvalues), levels / 1.12, levels * 1.12, color=GREY, lw=1.5, label=about
+    )
+    for kind, measured, shift in (("naive", drawn.naive_rates, 1.04), ("selective", drawn.rates, 1 / 1.04)):
+        at, colour = levels * shift, COLOURS[kind]
+        label = f"{kind}, with its {100 * measured[0].confidence_level:.4g}% interval"
+        axes.vlines(at, [max(rate.low, floor) for rate in measured], [rate.high for rate in measured], color=colour)
+        axes.plot(at, [rate.value or np.nan for rate in measured], "o", color=colour, ms=5, label=label)
+        at_zero = at[[not rate.count for rate in measured]]
+        axes.plot(at_zero, [floor * 1.1] * len(at_zero), "v", color=colour, ms=6)
+    axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=(floor, 1.3))
+    axes.set_xticks(levels, [f"{alpha:g}" for alpha in drawn.alphas])
+    axes.set_xticks([], minor=True)
+    marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_yticks([], minor=True)
+    axes.grid(axis="y", color=GREY, alpha=0.2)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("significance level")
+    axes.set_ylabel("share of null images rejected")
+    axes.set_title("rejections where there is nothing to find")
+    axes.legend(loc="lower right", fontsize=9)

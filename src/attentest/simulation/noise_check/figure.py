@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,6 @@ from attentest.simulation.noise_check.measures import BRIGHTNESS, CLIPPING, GAIN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from attentest.simulation.noise_check.noise_check import NoiseCheck
 
 COLOURS = {HOLDS: GREEN, SMALL: ORANGE, BROKEN: VERMILION}
 """Colours of the verdicts."""
@@ -48,9 +46,10 @@ MAP_LIMITS = (0.5, 1.5)
 """Ends of the colours of the variance map."""
 
 
-def draw(figure: Figure, check: NoiseCheck) -> None:
+def draw(
+    figure: Figure, title: str, conclusion: str, assumptions: Sequence[Assumption], measured: MeasuredNoise
+) -> None:
     """Draw the page on an empty figure, which gets its size."""
-    assumptions, measured = check.assumptions, check.measured
     lines = [line for assumption in assumptions for line in _verdict_lines(assumption)]
     figure.set_size_inches(WIDTH, PANELS + LINE * (len(lines) + 3))
     verdicts = {assumption.name: assumption.verdict for assumption in assumptions}
@@ -68,7 +67,7 @@ def draw(figure: Figure, check: NoiseCheck) -> None:
     pair = grid[1, 1].subgridspec(2, 1)
     _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured, verdicts)
     _draw_verdicts(figure.add_subplot(grid[2, :]), lines)
-    figure.suptitle(f"{check.title()}\n{wrapped(check.conclusion(), LETTERS)}", fontsize=10)
+    figure.suptitle(f"{title}\n{wrapped(conclusion, LETTERS)}", fontsize=10)
 
 
 def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:

@@ -181,7 +181,7 @@ class NoiseCheck:
         from attentest.simulation.noise_check.figure import draw
 
         page = shown_figure(1.0, 1.0) if figure is None else figure
-        draw(page, self)
+        draw(page, self.title(), self.conclusion(), self.assumptions, self.measured)
         return page
 
     def to_dict(self) -> dict[str, Any]:
