@@ -15,6 +15,7 @@ import numpy as np
 from attentest.checks import confidence, level, positive_number, real_number, whole_number
 from attentest.contrast.context import Context
 from attentest.errors import InputError, shortened
+from attentest.images.spacing import Spacing
 from attentest.search import Audit
 from attentest.search.problem import STATUSES
 from attentest.statistics.alternative import as_alternative
@@ -80,6 +81,8 @@ class ResultNumbers(Inference):
     audit
         How many random ``points`` the search compared with its conclusions before it ended, and how many
         ``contradictions`` it found and mended; None for the grid searches, which have no audit.
+    spacing
+        How far apart the pixels are (:class:`~attentest.images.spacing.Spacing`), where the file of the image tells.
     """
 
     log_pvalue: float
@@ -92,6 +95,7 @@ class ResultNumbers(Inference):
     status: str
     settings: Mapping[str, Any]
     audit: Audit | None = None
+    spacing: Spacing | None = None
 
     @property
     def pvalue(self) -> float:
@@ -206,6 +210,8 @@ class ResultRecord(ResultNumbers):
     draws
         Of several draws of the added noise, the numbers of each
         (:func:`~attentest.statistics.draws.draws_values`): p, estimate and interval of the record are those of all.
+    extent
+        Where along each axis the compared part begins and ends, in pixels; the end is that of Python's slices.
     """
 
     estimate: float
@@ -219,6 +225,7 @@ class ResultRecord(ResultNumbers):
     certificate: Mapping[str, Any] | None = None
     context: Context | None = None
     draws: Mapping[str, Any] | None = None
+    extent: tuple[tuple[int, int], ...] = ()
 
     def significant_draws(self, alpha: float) -> tuple[int, int]:
         """Return how many draws have a p-value of their own of at most alpha, and how many draws there were."""
@@ -227,7 +234,7 @@ class ResultRecord(ResultNumbers):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-ready values; infinite numbers become "inf" and "-inf"."""
-        values = {
+        values: dict[str, Any] = {
             "law": law_values(self.law),
             "truncation_set": asdict(self.truncation_set),
             "audit": None if self.audit is None else asdict(self.audit),
@@ -236,6 +243,8 @@ class ResultRecord(ResultNumbers):
             "draws": self.draws,
             "settings": self.settings,
         }
+        if self.spacing is not None:
+            values |= {"spacing": asdict(self.spacing), "extent": self.extent}
         ready: dict[str, Any] = self._numbers() | json_ready(values)
         return ready
 
@@ -318,6 +327,11 @@ class ResultRecord(ResultNumbers):
             _real(_mapping(certificate, "certificate"), "pvalue", 0.0, 1.0)
             for name in ("draws", "steps"):
                 _count(certificate, name)
+        spacing = values.get("spacing")
+        if spacing is not None:
+            spacing = Spacing(tuple(_mapping(spacing, "spacing")["lengths"]), spacing["unit"])
+            if not len(spacing.lengths) == len(values["extent"]) == dimension_of(settings):
+                raise ValueError("spacing and extent must have one value for each axis")
         draws = values["draws"]
         if draws is not None:
             _check_draws(
@@ -345,6 +359,8 @@ class ResultRecord(ResultNumbers):
             certificate=certificate,
             context=None if context is None else Context.from_dict(_mapping(context, "context")),
             draws=draws,
+            spacing=spacing,
+            extent=tuple(_range(ends) for ends in values.get("extent", ())),
             **counts,
         )
 
@@ -465,6 +481,13 @@ def differences(before: Any, now: Any, path: tuple[str, ...]) -> Iterator[tuple[
         return
     for part in parts:
         yield from differences(*part)
+
+
+def _range(ends: Sequence[Any]) -> tuple[int, int]:
+    start, stop = (whole_number(end, "extent", 0, LARGEST_COUNT) for end in ends)
+    if start > stop:
+        raise ValueError(f"the ends of extent must not decrease, got {start} and {stop}")
+    return start, stop
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:

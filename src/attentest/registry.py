@@ -36,7 +36,10 @@ class Part:
 
 @dataclass(frozen=True)
 class ImageFormat(Part):
-    """A format of image files; its location is a function from a path and a frame (int or None) to an array."""
+    """A format of image files; its location is a function from a path and a frame (int or None) to an array.
+
+    In place of the array it may return a ``Scan``, with the spacing of the pixels.
+    """
 
     suffixes: tuple[str, ...] = ()
     """Endings of file names, in lower case, that stand for this format."""

@@ -132,3 +132,37 @@ def test_noise_is_fitted_to_series(capsys: pytest.CaptureFixture[str]) -> None:
     done = run_main(capsys, "noise", "fit", *folders, "--axes", "3", "--estimator", "pooled", "--out", "noise.json")
     assert done.code == 0, done.err
     assert Path("noise.json").is_file()
+
+
+def test_regions_and_maps_lie_where_the_series_does(capsys: pytest.CaptureFixture[str]) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    assert run(capsys, "head", "--out", "out", "--save", "regions,maps,masks").code == 0
+    for kind in ("regions", "maps"):
+        (plain,), (placed,) = Path("out", kind).glob("*.npy"), Path("out", kind).glob("*.nii")
+        image = nibabel.load(placed)
+        assert np.array_equal(np.asarray(image.dataobj), np.load(plain).T)
+        # Columns 0.75 and rows 0.5 mm apart, slices 2.5, from (-10, 20, 0); left and back are negative in NIfTI.
+        assert np.allclose(image.affine, [[-0.75, 0, 0, 10], [0, -0.5, 0, -20], [0, 0, 2.5, 0], [0, 0, 0, 1]])
+        assert image.header.get_xyzt_units()[0] == "mm"
+    assert not list(Path("out/masks").glob("*.nii"))
+    for path in Path("head").iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"\x28\x00\x30\x00DS", b"\x29\x00\x30\x00DS"))  # without PixelSpacing
+    assert run(capsys, "head", "--out", "again", "--save", "maps").code == 0
+    assert [path.suffix for path in Path("again/maps").iterdir()] == [".npy"]
+
+
+def test_maps_of_nifti_volumes_keep_the_affine(capsys: pytest.CaptureFixture[str]) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    affine = np.array([[0.0, 0.0, 4.0, 1.0], [0.8, 0.0, 0.0, 2.0], [0.0, 0.5, 0.0, 3.0], [0.0, 0.0, 0.0, 1.0]])
+    stored = np.round(100 * volume(0)).astype(np.int16).reshape(16, 16, 16, 1)
+    image = nibabel.Nifti1Image(stored, affine)
+    image.header.set_slope_inter(0.01, 5.0)
+    nibabel.save(image, "head.nii.gz")
+    assert run(capsys, "head.nii.gz", "--out", "out", "--save", "maps,regions").code == 0
+    for kind, dtype in (("maps", np.float64), ("regions", np.uint8)):
+        (plain,), (placed,) = Path("out", kind).glob("*.npy"), Path("out", kind).glob("*.nii")
+        saved = nibabel.load(placed)
+        assert np.allclose(saved.affine, affine)
+        assert saved.get_data_dtype() == dtype
+        assert np.array_equal(np.asarray(saved.dataobj)[..., 0], np.load(plain).T)

@@ -206,15 +206,15 @@ def test_a_directory_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_failures_are_tried_again_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = ImageSource.read
+    original = ImageSource.scan
 
-    def read(self: ImageSource) -> Any:
+    def scan(self: ImageSource, dimension: int) -> Any:
         if self.name == "scans/1.npy":
             raise OSError("the network is down")
-        return original(self)
+        return original(self, dimension)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ImageSource, "read", read)
+        patched.setattr(ImageSource, "scan", scan)
         assert run("scans", "--out", "o").exit_code == 1
     assert run("scans", "--out", "o").exit_code == 1  # the record of the failure
     assert run("scans", "--out", "o", "--retry", "--csv", "table.csv").exit_code == 0

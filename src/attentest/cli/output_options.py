@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from attentest.search import Certification
 
 SAVED = ("regions", "masks", "maps", "pictures")
-"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array, \
-and small copies of image, map and region, which a report shows."""
+"""What can be saved of each image: its region and its map as .npy arrays, of volumes in space as NIfTI too, its \
+region as a black and white .png, and small copies of image, map and region, which a report shows."""
 
 NOTHING = "none"
 """In place of these, to save nothing."""
@@ -180,8 +180,8 @@ class OutputOptions:
     )
     retry: RetryOption = False
     save: str | None = option(
-        "For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated by "
-        "commas; or none.",
+        "For --out: also save regions and maps (.npy, and of NIfTI and DICOM volumes as .nii), masks (.png) or "
+        "pictures (for reports), separated by commas; or none.",
         default=None,
         metavar="NAMES",
         shown_default="pictures of up to 1000 images",

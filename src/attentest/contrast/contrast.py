@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import real_number, whole_number
+from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError, counted
 from attentest.images.image_source import loaded
 from attentest.images.sample import ImageLike, Sample, as_sample
@@ -98,7 +98,7 @@ class WithinImage:
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters as JSON-ready values."""
-        return {"name": self.name, **asdict(self)}
+        return {"name": self.name, **{name: value for name, value in asdict(self).items() if value is not None}}
 
 
 class ComparedMeans:
@@ -146,31 +146,53 @@ class Neighbourhood(ComparedMeans, WithinImage):
     radius
         Greatest distance, in pixels and at least 1, of a pixel of the ring from the region. The ring ends at the border
         of what the model sees; it is never empty, because next to a region there is always a pixel that is not in it.
+    spacing
+        Distance of neighbouring pixels along each axis, such as (2.5, 0.7, 0.7) in mm for slices of a volume: the
+        radius is then in the same unit, and at least the largest of them. By default 1 along each axis.
     """
 
     name: ClassVar = "neighbourhood"
 
     radius: float
+    spacing: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        number = real_number(self.radius, "radius")
-        if not 1 <= number < np.inf:
+        number, least = real_number(self.radius, "radius"), 1.0
+        if self.spacing is not None:
+            try:
+                lengths = tuple(positive_number(length, "spacing (each length)") for length in self.spacing)
+            except TypeError:
+                raise InputError(f"spacing must be a length for each axis, got {self.spacing!r}.", "spacing") from None
+            object.__setattr__(self, "spacing", lengths)
+            least = max(lengths, default=1.0)
+        if not least <= number < np.inf:
+            one = "1 pixel" if self.spacing is None else f"{least:g}, the largest distance of neighbouring pixels"
             raise InputError(
-                f"radius must be finite and at least 1 pixel, or the ring around the region is empty, got {number}.",
+                f"radius must be finite and at least {one}, or the ring around the region is empty, got {number}.",
                 "radius",
             )
         object.__setattr__(self, "radius", number)
 
     @property
     def reach(self) -> float:  # type: ignore[override]
-        """The radius."""
-        return self.radius
+        """The radius in pixels, along the axis on which it has most of them."""
+        return self.radius / min(self.spacing or (1.0,))
+
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Check that images (C, *axes) have as many axes as the spacing."""
+        if self.spacing is not None and len(self.spacing) != len(shape) - 1:
+            raise InputError(
+                f"spacing must have a length for each of the {len(shape) - 1} axes of the images, got "
+                f"{len(self.spacing)}.",
+                "spacing",
+            )
 
     def compared(self, part: Mask, region: Mask, seen: Mask) -> tuple[Mask, Mask]:
         """Return the part, and the ring around it."""
         from scipy.ndimage import distance_transform_edt  # here because scipy.ndimage is slow to import
 
-        near = [distance_transform_edt(~mask) <= self.radius for mask in part.reshape(-1, *seen.shape)]
+        masks = part.reshape(-1, *seen.shape)
+        near = [distance_transform_edt(~mask, sampling=self.spacing) <= self.radius for mask in masks]
         return part, np.reshape(near, part.shape) & seen & ~region
 
 
@@ -263,7 +285,7 @@ class Reference(ComparedMeans):
     """
 
     def __init__(self, image: ImageLike | None = None, noise: NoiseLike | None = None) -> None:
-        self._image = None if image is None else copy.deepcopy(loaded(image))
+        self._image = None if image is None else copy.deepcopy(loaded(image).values)
         self._samples: dict[int, Sample] = {}  # by their number of axes
         self.sample({1: 1, 4: 3}.get(getattr(self._image, "ndim", 2), 2))  # what is no image is said at once
         exact = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool) and noise == 0

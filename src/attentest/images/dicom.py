@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, check_values, chosen_frame, decoding, medical_package
+from attentest.images.image_file import (
+    DECODING_ERRORS,
+    check_size,
+    check_values,
+    chosen_frame,
+    decoding,
+    medical_package,
+)
+from attentest.images.spacing import Scan, Spacing
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
@@ -40,7 +48,7 @@ def read_header(pydicom: Any, path: Path) -> Any:
         return pydicom.dcmread(path, stop_before_pixels=True)
 
 
-def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) -> NDArray[np.float64]:
+def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) -> Scan:
     """Return one frame of a DICOM file, (H, W), or (H, W, 3) in colour, or all of its frames as a volume (D, H, W).
 
     Grey values are those of the modality (rescale slope and intercept, or its lookup table). With `window` the first
@@ -53,7 +61,7 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
         header = read_header(pydicom, path)
         with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors_of(pydicom)):
             if dimension == 3:
-                return _frames(header, path, frame, window)
+                return _frames(pydicom, header, path, frame, window)
             image = _Frame(pydicom, header, path, frame)
             if window and image.photometric not in GREY:
                 raise InputError(
@@ -62,11 +70,15 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
                 )
             stored = image.stored_values()
             if image.photometric == PALETTE:
-                return image.palette_colours(stored)
-            return stored.astype(np.float64) if image.photometric in COLOUR else image.grey_values(stored, window)
+                pixels = image.palette_colours(stored)
+            elif image.photometric in COLOUR:
+                pixels = stored.astype(np.float64)
+            else:
+                pixels = image.grey_values(stored, window)
+            return Scan(pixels, image.spacing())
 
 
-def _frames(header: Any, path: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
+def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bool) -> Scan:
     """Return all frames of a DICOM file as a volume (D, H, W)."""
     count = int(header.get("NumberOfFrames") or 1)
     if count < 2 or frame is not None:
@@ -75,10 +87,10 @@ def _frames(header: Any, path: Path, frame: int | None, window: bool) -> NDArray
             "folder of the slices of a series."
         )
     check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
-    planes = [read_dicom(path, number, window) for number in range(count)]
+    planes = [read_dicom(path, number, window).values for number in range(count)]
     if planes[0].ndim != 2:
         raise InputError(f"{path} is in colour, and a volume of grey values is needed.")
-    return np.stack(planes)
+    return Scan(np.stack(planes), _Frame(pydicom, header, path, 0).spacing("SpacingBetweenSlices"))
 
 
 class _Grey(NamedTuple):
@@ -116,6 +128,15 @@ class _Frame:
             raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
         rows, columns = self._shape
         check_size(columns, rows, path, rows * columns * channels * frames * allocated // 8)
+
+    def spacing(self, *between: str) -> Spacing | None:
+        """Return the distances of rows and columns, after that in a tag; None if there is none that can be read."""
+        broken: tuple[type[Exception], ...] = (*DECODING_ERRORS, *errors_of(self._pydicom))
+        try:
+            tags = self._tags("PixelMeasuresSequence")
+            return Spacing.known([*(tags.get(tag) for tag in between), *tags.get("PixelSpacing")], "mm")
+        except broken:
+            return None
 
     def stored_values(self) -> NDArray[Any]:
         """Return the stored values (H, W) or (H, W, 3); YBR colours are converted to RGB."""

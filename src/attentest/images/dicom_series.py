@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attentest.errors import InputError
 from attentest.images.dicom import errors_of, read_dicom, read_header
 from attentest.images.image_file import check_values, decoding, medical_package
+from attentest.images.spacing import Scan, Spacing
 from attentest.registry import IMAGE_FORMATS
 
 MOST_SLICES = 10_000
@@ -102,12 +103,12 @@ def series_in(folder: Path) -> tuple[Path, ...]:
     return series[0]
 
 
-def read_folder(folder: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
+def read_folder(folder: Path, frame: int | None, window: bool) -> Scan:
     """Return the volume (D, H, W) of the DICOM series in a folder."""
     return read_series(series_in(folder), frame, window)
 
 
-def read_series(files: Sequence[Path], frame: int | None, window: bool) -> NDArray[np.float64]:
+def read_series(files: Sequence[Path], frame: int | None, window: bool) -> Scan:
     """Return the slices of a series as a volume (D, H, W), by their positions along its normal."""
     folder = files[0].parent
     if frame is not None:
@@ -127,25 +128,46 @@ def read_series(files: Sequence[Path], frame: int | None, window: bool) -> NDArr
                 f"{odd.path} has the {what} {_shown(odd.layout[what])}, and other slices of its series "
                 f"{_shown(usual)}: give a folder of slices that are alike."
             )
-    _check_gaps(slices)
-    shape = len(slices), *(int(side) for side in slices[0].layout["size"])
+    step = _checked_step(slices)
+    shape = len(slices), *slices[0].size
     check_values(math.prod(shape), folder)
     volume = np.empty(shape)
     for plane, part in zip(volume, slices, strict=True):
-        pixels = read_dicom(part.path, None, window)
+        pixels = read_dicom(part.path, None, window).values
         if pixels.ndim != 2:
             raise InputError(f"{part.path} is a slice in colour, and a volume of grey values is needed.")
         plane[...] = pixels
-    return volume
+    return Scan(volume, Spacing.known([step, *slices[0].spacing], "mm") if slices[0].spacing else None)
 
 
-@dataclass(frozen=True)
+def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
+    """Return the matrix (4, 4) from columns, rows and slices to the place in space, in mm, as NIfTI has it.
+
+    None if slices do not tell the spacing of their pixels.
+    """
+    slices = sorted((_Slice.read(path) for path in files), key=lambda part: part.place)
+    first, last = slices[0], slices[-1]
+    if len(first.spacing) != 2:
+        return None
+    affine, (across, down), (of_rows, of_columns) = np.eye(4), first.orientation, first.spacing
+    step = (last.position - first.position) / max(1, len(slices) - 1)
+    affine[:3] = np.stack([across * of_columns, down * of_rows, step, first.position], axis=1)
+    affine[:2] *= -1  # DICOM counts towards left and back, NIfTI towards right and front
+    return affine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Slice:
-    """A slice: its file, its position along the normal of the series in mm, and what all slices have in common."""
+    """A slice of a series."""
 
     path: Path
-    place: float
-    layout: dict[str, tuple[float, ...]]
+    position: NDArray[np.float64]
+    """(3,). Place in space of its first pixel in mm."""
+    orientation: NDArray[np.float64]
+    """(2, 3). Directions of its rows and columns."""
+    spacing: tuple[float, ...]
+    """Distances of rows and of columns in mm."""
+    size: tuple[int, int]
 
     @classmethod
     def read(cls, path: Path) -> _Slice:
@@ -154,16 +176,30 @@ class _Slice:
             decoding(f"{path} has no position in its series that can be read: export it again", *errors_of(pydicom)),
         ):
             header = read_header(pydicom, path)
-            turned = np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3)
-            place = float(np.cross(*turned) @ np.array(header.ImagePositionPatient, dtype=np.float64))
-            layout = {
-                "size": (int(header.Rows), int(header.Columns)),
-                "pixel spacing": _rounded(header.get("PixelSpacing") or ()),
-                "orientation": _rounded(turned.ravel()),
-            }
-            if not np.isfinite(place):
+            part = cls(
+                path=path,
+                position=np.array(header.ImagePositionPatient, dtype=np.float64).reshape(3),
+                orientation=np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3),
+                spacing=tuple(float(length) for length in header.get("PixelSpacing") or ()),
+                size=(int(header.Rows), int(header.Columns)),
+            )
+            if not math.isfinite(part.place):
                 raise ValueError("position")
-        return cls(path, place, layout)
+        return part
+
+    @property
+    def place(self) -> float:
+        """Its position along the normal of the series."""
+        return float(np.cross(*self.orientation) @ self.position)
+
+    @property
+    def layout(self) -> dict[str, tuple[float, ...]]:
+        """What all slices have in common."""
+        return {
+            "size": self.size,
+            "pixel spacing": _rounded(self.spacing),
+            "orientation": _rounded(self.orientation.ravel()),
+        }
 
 
 def _rounded(numbers: Any) -> tuple[float, ...]:
@@ -174,8 +210,8 @@ def _shown(numbers: tuple[float, ...]) -> str:
     return " x ".join(f"{number:g}" for number in numbers) or "none"
 
 
-def _check_gaps(slices: Sequence[_Slice]) -> None:
-    """Raise an error if a slice is missing or double, or lies elsewhere than in even steps."""
+def _checked_step(slices: Sequence[_Slice]) -> float:
+    """Return the distance of neighbouring slices; raise an error if one is missing or double, or lies elsewhere."""
     gaps = np.diff([part.place for part in slices])
     usual = float(np.sort(gaps)[(len(gaps) - 1) // 2])
     for gap, before, after in zip(gaps.tolist(), slices, slices[1:], strict=False):
@@ -190,3 +226,4 @@ def _check_gaps(slices: Sequence[_Slice]) -> None:
                 f"{before.path} and {after.path} are {gap:.4g} mm apart, and other slices of their series "
                 f"{usual:.4g} mm, {what}: copy or export the whole series again."
             )
+    return (slices[-1].place - slices[0].place) / len(gaps)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import whole_number
 from attentest.errors import InputError, worded
+from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
 MAX_PIXELS = 64_000_000
@@ -177,6 +178,13 @@ def read_image(
         Values as stored, in a dtype with the same range where they have one; float64 for DICOM and NIfTI, whose
         own scaling is applied.
     """
+    return read_scan(path, frame=frame, window=window, dimension=dimension, channels=channels).values
+
+
+def read_scan(
+    path: str | os.PathLike[str], *, frame: int | None, window: bool, dimension: int, channels: Sequence[str]
+) -> Scan:
+    """Return what :func:`read_image` returns, with the spacing of the pixels where the file tells it."""
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
     path = Path(path)
@@ -198,20 +206,25 @@ def read_image(
     if file_format.dimensions == (1,):
         if frame is not None:
             raise InputError(f"{path} is taken for {name}, which has no frames: leave frame (--frame) out.")
-        return file_format.load()(path, channels)  # type: ignore[no-any-return]
+        return as_scan(file_format.load()(path, channels))
     axes = (dimension,) if len(file_format.dimensions) > 1 else ()
     if file_format.has_window:
-        return file_format.load()(path, frame, window, *axes)  # type: ignore[no-any-return]
+        return as_scan(file_format.load()(path, frame, window, *axes))
     if window:
         windowed = " or ".join(name for name, kind in IMAGE_FORMATS.items() if kind.has_window and not kind.is_folder)
         raise InputError(
             f"only a {windowed} file has a display window, and {path} is none: leave window (--window) out."
         )
-    values = file_format.load()(path, frame, *axes)
+    scan = as_scan(file_format.load()(path, frame, *axes))
     if channels:  # of a signal in a format without names
-        values = np.atleast_2d(values)
-        values = values[chosen_channels([""] * len(values), channels, path)]
-    return values  # type: ignore[no-any-return]
+        values = np.atleast_2d(scan.values)
+        scan = scan._replace(values=values[chosen_channels([""] * len(values), channels, path)])
+    return scan
+
+
+def as_scan(read: Scan | NDArray[Any]) -> Scan:
+    """Return what the function of a format returned, which may be the values alone."""
+    return read if isinstance(read, Scan) else Scan(read)
 
 
 SHOWN_NAMES = 12

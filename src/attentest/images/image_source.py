@@ -23,8 +23,9 @@ from attentest.images.image_file import (
     check_regular,
     chosen_frame,
     decoding,
-    read_image,
+    read_scan,
 )
+from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
 SUFFIXES = IMAGE_FORMATS[".npy"].suffixes
@@ -239,14 +240,18 @@ class ImageSource:
 
     def read(self, dimension: int = 2) -> NDArray[Any]:
         """Return the pixels: (H, W) or (H, W, C); a signal or a volume with so many axes."""
+        return self.scan(dimension).values
+
+    def scan(self, dimension: int) -> Scan:
+        """Return the pixels with their spacing, where the file tells it."""
         if self.slices and dimension == 3:
             from attentest.images.dicom_series import read_series
 
             return read_series(self.slices, self.frame, self.window)
         if self.member is None:
             options: dict[str, Any] = {"frame": self.frame, "window": self.window, "channels": self.channels}
-            return read_image(self.path, dimension=dimension, **options)
-        return read_member(self.path, *self.member)
+            return read_scan(self.path, dimension=dimension, **options)
+        return Scan(read_member(self.path, *self.member))
 
     def status(self) -> tuple[int, ...] | None:
         """Return what changes whenever a file does; None if one is no regular file with content."""
@@ -290,11 +295,11 @@ def _status(path: Path) -> tuple[int, ...] | None:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino
 
 
-def loaded(image: Any, dimension: int = 2) -> Any:
-    """Return the pixels of an image that is given as a file, and any other image as it is."""
-    if isinstance(image, ImageSource):
-        return image.read(dimension)
-    return read_image(image, dimension=dimension) if isinstance(image, (str, os.PathLike)) else image
+def loaded(image: Any, dimension: int = 2) -> Scan:
+    """Return the pixels of an image that is given as a file, and any other image as it is, without a spacing."""
+    if isinstance(image, (str, os.PathLike)):
+        image = ImageSource(path=Path(image))
+    return image.scan(dimension) if isinstance(image, ImageSource) else Scan(image)
 
 
 def told_apart(images: Sequence[ImageSource]) -> list[ImageSource]:

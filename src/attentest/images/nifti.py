@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.image_file import check_size, check_values, chosen_frame, decoding, medical_package
+from attentest.images.spacing import Scan, Spacing
 from attentest.registry import IMAGE_FORMATS
 
 MAX_EXTENSION_BYTES = 16 * 2**20
@@ -25,8 +26,11 @@ FIELDS = {348: (("f", 108), ("2f", 112)), 540: (("q", 168), ("2d", 176))}
 """For each length of a header, of NIfTI-1 and NIfTI-2, struct format and place of the offset of the pixels, and of
 their slope and intercept."""
 
+UNITS = {1: "m", 2: "mm", 3: "um"}
+"""Codes of the units of lengths."""
 
-def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> NDArray[np.float64]:
+
+def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
     """Return one slice of a NIfTI file, (H, W), or its volume, (slices, H, W), scaled by its slope and intercept.
 
     The axes are those stored, whatever they mean in the patient: the first runs along the width (columns), the second
@@ -60,7 +64,10 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> NDArray[np.
         where = (slice(None), slice(None), index, *(0 for _ in shape[3:]))[: len(shape)]
         with decoding(f"{path} ends before its last pixel or is damaged: copy it again", *errors):
             values = np.array(volume.dataobj[where], dtype=np.float64)
-    return np.ascontiguousarray(values.T)
+        # The header has so many digits as str shows.
+        lengths = [str(np.float32(size)) for size in nibabel.affines.voxel_sizes(volume.affine)[: values.ndim][::-1]]
+        unit = UNITS.get(int(volume.header["xyzt_units"]) % 8, "")  # the higher bits are the unit of time
+    return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit))
 
 
 def is_nifti(path: Path) -> bool:
@@ -68,15 +75,24 @@ def is_nifti(path: Path) -> bool:
     return path.name.lower().endswith(IMAGE_FORMATS["NIfTI"].suffixes)
 
 
-def nifti_like(path: Path, mask: NDArray[np.bool_]) -> bytes:
-    """Return the content of a NIfTI file with a mask (slices, H, W) of the volume in a file, in its place in space."""
+def nifti_like(source: Path | NDArray[np.float64], values: NDArray[Any]) -> bytes:
+    """Return the content of a NIfTI file with a mask or a map (slices, H, W) of a volume, in its place in space.
+
+    The volume is in a NIfTI file, or is given by its affine (4, 4), in mm.
+    """
+    stored = values.T.astype(np.uint8 if values.dtype == np.bool_ else values.dtype)
     with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
-        volume = nibabel.load(path)
+        if isinstance(source, np.ndarray):
+            volume = nibabel.Nifti1Image(stored, source)
+            volume.header.set_xyzt_units("mm")
+            content: bytes = volume.to_bytes()
+            return content
+        volume = nibabel.load(source)
         header = volume.header.copy()
-        header.set_data_dtype(np.uint8)
+        header.set_data_dtype(stored.dtype)
         header.set_slope_inter(1, 0)
-        shape = (*mask.T.shape, *volume.shape[mask.ndim :])
-        content: bytes = type(volume)(mask.T.reshape(shape).astype(np.uint8), volume.affine, header).to_bytes()
+        shape = (*stored.shape, *volume.shape[stored.ndim :])
+        content = type(volume)(stored.reshape(shape), volume.affine, header).to_bytes()
     return content
 
 

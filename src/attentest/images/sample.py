@@ -17,6 +17,7 @@ from attentest.errors import InputError, worded
 from attentest.images.image_file import MAX_PIXELS
 from attentest.images.image_source import ImageSource, PathLike, loaded
 from attentest.images.pillow import picture_pixels
+from attentest.images.spacing import Spacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -40,6 +41,8 @@ class Sample:
     """(C, *axes) float64. Pixel values unchanged; a copy, the caller's image is never shared."""
     levels: tuple[float, float] | None
     """The values that the dtype of the image uses for black and white, None where it defines none."""
+    spacing: Spacing | None = None
+    """How far apart the pixels are, where the file of the image tells."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,21 +74,23 @@ def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
     """
     if isinstance(image, Sample):
         return image
-    values, levels = _checked_values(image, dimension)
-    return Sample(pixels=np.array(values, dtype=np.float64, order="C"), levels=levels)
+    given, spacing = loaded(image, dimension)
+    values, levels = _checked_values(given, dimension)
+    if spacing is not None and len(spacing.lengths) != dimension:
+        spacing = None
+    return Sample(pixels=np.array(values, dtype=np.float64, order="C"), levels=levels, spacing=spacing)
 
 
 def check_image(image: ImageLike, dimension: int = 2) -> Layout:
     """Return the layout of an image that can become a sample, whose pixels are not converted."""
     if isinstance(image, Sample):
         return image.shape, image.levels
-    values, levels = _checked_values(image, dimension)
+    values, levels = _checked_values(loaded(image, dimension).values, dimension)
     return values.shape, levels
 
 
 def _checked_values(image: Any, dimension: int) -> tuple[NDArray[Any], tuple[float, float] | None]:
     """Return the pixel values (C, *axes) of an image, in their own dtype where NumPy has it, and its levels."""
-    image = loaded(image, dimension)
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.image_file import check_values, chosen_channels, decoding, optional_package
+from attentest.images.spacing import Scan, Spacing
 
 LARGEST_TABLE = 2**26
 """Most bytes of a CSV file: its texts take many times as much memory."""
 
 
-def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
+def read_edf(path: Path, channels: Sequence[str]) -> Scan:
     """Return channels (C, T) of an EDF or BDF file in their physical units; all of them, if none is named."""
     with optional_package("EDF", "pyedflib", "signals") as pyedflib:
         with decoding(f"{path} is not an EDF file that can be read: check that it is whole"):
@@ -36,7 +37,8 @@ def read_edf(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
                 )
             check_values(len(chosen) * lengths[chosen[0]], path)
             with decoding(f"{path} ends before its last sample or is damaged: copy it again"):
-                return np.stack([file.readSignal(channel) for channel in chosen])
+                values = np.stack([file.readSignal(channel) for channel in chosen])
+                return Scan(values, _spacing(file.getSampleFrequency(chosen[0])))
 
 
 def _size_of_edf(path: Path) -> int:
@@ -50,7 +52,7 @@ def _size_of_edf(path: Path) -> int:
     return int(head[184:192]) + int(head[236:244]) * samples * width
 
 
-def read_wfdb(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
+def read_wfdb(path: Path, channels: Sequence[str]) -> Scan:
     """Return channels (C, T) of a WFDB record, which is given by its header, in their physical units."""
     with optional_package("WFDB", "wfdb", "signals") as wfdb:
         record = str(path.absolute().with_suffix(""))
@@ -63,10 +65,11 @@ def read_wfdb(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
             if not path.with_name(name).exists():
                 raise InputError(f"{path} belongs to the samples in {name}, which is not beside it: copy it there.")
         with decoding(f"the samples of {path} end before the last one or are damaged: copy all files of the record"):
-            return np.ascontiguousarray(wfdb.rdrecord(record, channels=chosen).p_signal.T, dtype=np.float64)
+            values = np.ascontiguousarray(wfdb.rdrecord(record, channels=chosen).p_signal.T, dtype=np.float64)
+        return Scan(values, _spacing(header.fs))
 
 
-def read_wav(path: Path, channels: Sequence[str]) -> NDArray[Any]:
+def read_wav(path: Path, channels: Sequence[str]) -> Scan:
     """Return channels (C, T) of a WAV file, the numbers that are stored; those of 8 bits count from their middle."""
     from scipy.io import wavfile  # here because it is slow to import
 
@@ -74,13 +77,19 @@ def read_wav(path: Path, channels: Sequence[str]) -> NDArray[Any]:
     damaged = f"{path} is not a WAV file of plain samples (PCM or floating point) that can be read, or ends early"
     with decoding(damaged, wavfile.WavFileWarning), warnings.catch_warnings():
         warnings.simplefilter("error", wavfile.WavFileWarning)
-        values = np.atleast_2d(wavfile.read(path)[1].T)
+        rate, samples = wavfile.read(path)
+        values = np.atleast_2d(samples.T)
     check_values(values.size, path)
     if values.dtype == np.uint8:
         values = values.astype(np.int16) - 128
     elif values.dtype == np.int32 and _bytes_of_sample(path) == 3:
         values = values >> 8  # SciPy fills the lowest of four bytes with zeros
-    return np.ascontiguousarray(values[chosen_channels([""] * len(values), channels, path)])
+    return Scan(np.ascontiguousarray(values[chosen_channels([""] * len(values), channels, path)]), _spacing(rate))
+
+
+def _spacing(rate: Any) -> Spacing | None:
+    """Return the spacing of samples that are taken at a rate, in Hz; None if that is none."""
+    return Spacing.known([1 / rate], "s") if rate else None
 
 
 def _bytes_of_sample(path: Path) -> int | None:

@@ -19,6 +19,7 @@ import torch
 
 from attentest.errors import AttentestWarning, InputError, counted
 from attentest.files import make_directory, write_complete
+from attentest.images.dicom_series import affine_of
 from attentest.images.image_source import ImageSource, told_apart
 from attentest.images.nifti import is_nifti, nifti_like
 from attentest.images.sample import ImageLike, as_sample
@@ -72,9 +73,9 @@ class SavedArrays:
             try:
                 make_directory(self.directory / kind)
                 write_complete(self.directory / path, content, f"the {kind}")
-                if kind == "regions" and results[0].region.ndim == 3 and is_nifti(image.path):
-                    region = nifti_like(image.path, results[0].shown()["region"])
-                    write_complete(self.directory / path.with_suffix(".nii"), region, f"the {kind}")
+                in_space = _placed(kind, image, results[0])
+                if in_space is not None:
+                    write_complete(self.directory / path.with_suffix(".nii"), in_space, f"the {kind}")
             except InputError as error:
                 saved.setdefault("unsaved", {})[kind] = str(error)
             else:
@@ -97,6 +98,18 @@ def file_stem(name: str) -> str:
     return f"{readable}-{digest}"
 
 
+SHOWN = {"maps": "attention", "regions": "region"}
+"""Names of what is saved as an array."""
+
+
+def _placed(kind: str, image: ImageSource, result: AttentionTestResult) -> bytes | None:
+    """Return the map or region of a volume as a NIfTI file that a viewer lays over it; None of anything else."""
+    if kind not in SHOWN or result.region.ndim != 3 or not (image.slices or is_nifti(image.path)):
+        return None
+    source = affine_of(image.slices) if image.slices else image.path
+    return None if source is None else nifti_like(source, result.shown()[SHOWN[kind]])
+
+
 def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
     if kind == PICTURES:
         return small_picture(results).to_bytes()
@@ -108,7 +121,7 @@ def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
         rows = region.reshape(-1, region.shape[-1])  # a signal is a row, and slices of a volume are below each other
         Image.fromarray(np.where(rows, 255, 0).astype(np.uint8)).save(content, "PNG")
     else:
-        np.save(content, shown["attention" if kind == "maps" else "region"])
+        np.save(content, shown[SHOWN[kind]])
     return content.getvalue()
 
 

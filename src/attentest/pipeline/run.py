@@ -270,6 +270,7 @@ class Pipeline:
                     status=outcome.status,
                     settings=settings[image],
                     audit=outcome.audit,
+                    spacing=tested.image.spacing,
                     randomised_image=randomised[image],
                     compared=compared,
                     **logs[row],

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import worded
+from attentest.images.spacing import Spacing
 from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR, fitting_size, width_of
 from attentest.presentation.plane import Plane, channels_of, extremes, lanes
 from attentest.record import ResultRecord
@@ -59,7 +60,7 @@ class Picture:
         """Return the picture of an image that shows this one: traces of a signal, or slices of a volume."""
         if self.region.ndim == 2:
             return self
-        plane, seen = Plane.through(self.part, self.image), self.randomised_image
+        plane, seen = Plane.through(self.part, self.image, self.record.spacing), self.randomised_image
         return replace(
             self,
             image=plane.image(self.image),
@@ -165,14 +166,24 @@ def _draw_traces(axes: Axes, signal: NDArray[Any]) -> None:
 
 
 def label_axes(axes: Axes, picture: Picture, size: float) -> None:
-    """Number the samples of a signal below it, or say which slices of a volume are shown; size in points."""
+    """Number the samples of a signal below it, or their times, or say which slices of a volume are shown.
+
+    The size is in points.
+    """
     from matplotlib.ticker import AutoLocator
 
-    text = picture.on_plane().caption
+    spacing, text = picture.record.spacing, picture.on_plane().caption
     if picture.region.ndim == 1:
-        axes.xaxis.set_major_locator(AutoLocator())
         axes.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
-        text = worded("pixel", 1)
+        if spacing is None or not spacing.unit:
+            axes.xaxis.set_major_locator(AutoLocator())
+            text = worded("pixel", 1)
+        else:
+            (step,), length = spacing.lengths, picture.region.size
+            times = [time for time in AutoLocator().tick_values(0, length * step) if 0 <= time <= length * step]
+            # A sample lasts from half a place before its own to half a place after it.
+            axes.set_xticks([time / step - 0.5 for time in times], [f"{time:g}" for time in times])
+            text = f"time ({spacing.unit})"
     axes.set_xlabel(text, size=fitting_size(axes, max(map(len, text.split("\n"))), size), labelpad=1.5)
 
 
@@ -353,13 +364,14 @@ class SmallPicture:
         attention: NDArray[np.float64],
         parts: Sequence[NDArray[np.bool_]],
         randomised_image: NDArray[np.float64] | None = None,
+        spacing: Spacing | None = None,
     ) -> SmallPicture:
         """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen.
 
         Of a signal or a volume it is that of its plane, in which there is no attention where there is nothing.
         """
         if attention.ndim != 2:
-            plane = Plane.through(np.any(parts, axis=0), image)
+            plane = Plane.through(np.any(parts, axis=0), image, spacing)
             image, attention = plane.image(image), np.nan_to_num(plane.values(attention))
             parts = [plane.values(part) for part in parts]
             randomised_image = None if randomised_image is None else plane.image(randomised_image)

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.images.spacing import Spacing
+
 TILES = 4
 """Slices through the region in the strip below the three slices that cross in it."""
 
 LEAST_SIDE = 240
 """Small volumes are enlarged by a whole factor to at least so many pixels, so that the strip can be seen."""
+
+MOST_SIDE = 1024
+"""Most pixels of a side of slices that are stretched, as their voxels are longer along one axis than another."""
 
 TRACE_WIDTH, LANE, LEAST_HEIGHT = 512, 36, 144
 """Pixels of a picture of traces: its width, the height of each channel, and its least height."""
@@ -37,12 +42,15 @@ class Plane:
     """Which slices of a volume these are; empty of a signal."""
 
     @classmethod
-    def through(cls, region: NDArray[np.bool_], image: NDArray[Any]) -> Plane:
-        """Return the plane of a signal's traces, or of slices of a volume through the centre of its region (*axes)."""
+    def through(cls, region: NDArray[np.bool_], image: NDArray[Any], spacing: Spacing | None = None) -> Plane:
+        """Return the plane of a signal's traces, or of slices of a volume through the centre of its region (*axes).
+
+        Slices have the proportions of the volume, if the spacing of its voxels is known.
+        """
         if region.ndim == 1:
             height = max(LEAST_HEIGHT, LANE * len(channels_of(image)))
             return cls(axes=region.shape, places=np.tile(_nearest(region.size, TRACE_WIDTH), (height, 1)))
-        return _slices(region)
+        return _slices(region, np.ones(3) if spacing is None else np.array(spacing.lengths))
 
     def values(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a map or a mask (*axes) on the plane, (h, w): NaN, or False, where there is nothing."""
@@ -90,8 +98,11 @@ def _traces(channels: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np
     return picture
 
 
-def _slices(region: NDArray[np.bool_]) -> Plane:
-    """Return three slices that cross in the centre of a region (D, H, W), and a strip of slices through it."""
+def _slices(region: NDArray[np.bool_], spacing: NDArray[np.float64]) -> Plane:
+    """Return three slices that cross in the centre of a region (D, H, W), and a strip of slices through it.
+
+    The ``spacing`` (3,) of the voxels is in any unit.
+    """
     depth, height, width = region.shape
     slices = np.flatnonzero(region.any(axis=(1, 2)))
     if not slices.size:
@@ -99,9 +110,13 @@ def _slices(region: NDArray[np.bool_]) -> Plane:
     z = _middle(region.sum(axis=(1, 2)))
     y = _middle(region[z].sum(axis=1))
     x = _middle(region[z, y])
-    factor = max(1, -(-LEAST_SIDE // (depth + max(height, width))))
-    every, rows, columns = (np.repeat(np.arange(side), factor) for side in region.shape)
-    gap = max(2, factor * (depth + width) // 40)
+    lengths = spacing * region.shape / spacing.min()
+    lengths *= min(1.0, max(MOST_SIDE, *region.shape) / lengths.max())
+    deep, high, wide = (max(1, round(length)) for length in lengths.tolist())
+    factor = max(1, -(-LEAST_SIDE // (deep + max(high, wide))))
+    sides = tuple(factor * side for side in (deep, high, wide))
+    every, rows, columns = (_nearest(*ends) for ends in zip(region.shape, sides, strict=True))
+    gap = max(2, (sides[0] + sides[2]) // 40)
 
     def places(at: Any, down: Any, right: Any) -> NDArray[np.int64]:
         return np.asarray((at * height + down) * width + right)
@@ -111,12 +126,12 @@ def _slices(region: NDArray[np.bool_]) -> Plane:
     top = places(every[:, None], y, columns)
     whole = front.shape[1] + gap + side.shape[1]
     tile = max(1, (whole - (TILES - 1) * gap) // TILES)
-    down, right = _nearest(height, max(1, round(tile * height / width))), _nearest(width, tile)
+    down, right = _nearest(height, max(1, round(tile * high / wide))), _nearest(width, tile)
     shown = slices[np.unique(np.linspace(0, slices.size - 1, min(TILES, slices.size)).round().astype(np.int64))]
     strip = [places(number, down[:, None], right) for number in shown]
     blocks = [[front, side], [top], strip]
-    high = sum(row[0].shape[0] for row in blocks) + gap * (len(blocks) - 1)
-    canvas, start = np.full((high, max(whole, tile * TILES + gap * (TILES - 1))), -1, dtype=np.int64), 0
+    tall = sum(row[0].shape[0] for row in blocks) + gap * (len(blocks) - 1)
+    canvas, start = np.full((tall, max(whole, tile * TILES + gap * (TILES - 1))), -1, dtype=np.int64), 0
     for row in blocks:
         left = 0
         for block in row:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from attentest.errors import InputError, shortened
+from attentest.presentation.words import measure_text
 from attentest.record import USUAL_ALPHA, ResultRecord
 from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
 
@@ -28,6 +29,9 @@ SIMULTANEOUS = tuple(f"simultaneous_{name}" for name in ("low", "high", "error",
 CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 """What a table has of how large the difference is within the image, with the prefix ``context_``."""
 
+MEASURES = ("part_size", "part_size_unit", "part_start", "part_end")
+"""What a table has of the size of regions in the units of their files; of signals, where they begin and end."""
+
 COLUMNS = (
     *("image", "component", "statistic"),
     *("pvalue", "pvalue_low", "pvalue_high", "log_pvalue", "log_pvalue_low", "log_pvalue_high"),
@@ -38,7 +42,7 @@ COLUMNS = (
     *("confidence_level", "confidence_low", "confidence_high", "confidence_error"),
     *SIMULTANEOUS,
     *(f"context_{name}" for name in CONTEXT),
-    *("part_pixels", "region_pixels", "seen_pixels", "region_unit"),
+    *("part_pixels", "region_pixels", "seen_pixels", *MEASURES, "region_unit"),
     *RULES,
     *("gamma", "draws", "significant_draws", "majority_pixels", "randomise_seed", "randomise_name"),
     *("alternative", "contrast"),
@@ -49,7 +53,8 @@ COLUMNS = (
 """Columns of a table, in order; a row may hold more."""
 
 TEXT_COLUMNS = (
-    *("image", "region_unit", "randomise_name", "alternative", "contrast", "noise", "noise_doubt", "status", "error"),
+    *("image", "part_size_unit", "region_unit", "randomise_name", "alternative", "contrast", "noise", "noise_doubt"),
+    *("status", "error"),
 )
 TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
@@ -64,7 +69,7 @@ COPIED = (
 DRAWS = ("draws", "significant_draws", "majority_pixels")
 """What a table has of several draws of the added noise."""
 
-IF_ANY = {"component", *DRAWS, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
+IF_ANY = {"component", *DRAWS, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
@@ -87,6 +92,11 @@ def row_of(name: object, record: ResultRecord) -> Row:
     if record.draws is not None:
         significant, total = record.significant_draws(USUAL_ALPHA)
         row |= {"draws": total, "significant_draws": significant, "majority_pixels": record.draws["majority_pixels"]}
+    if record.spacing is not None and record.spacing.unit:
+        row |= {"part_size": record.spacing.size(record.part_pixels), "part_size_unit": record.spacing.size_unit}
+        row["part_measure"] = measure_text(record)
+        if record.dimension == 1:
+            row["part_start"], row["part_end"] = (edge * record.spacing.lengths[0] for edge in record.extent[0])
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},

@@ -123,7 +123,9 @@ def row_texts(row: Mapping[str, Any], digits: int = 3) -> dict[str, str]:
     low, high = numbers("pvalue_low", "pvalue_high")
     estimate, *estimate_bounds = numbers("estimate", "estimate_low", "estimate_high")
     texts = {
-        "pixels": f"{row['part_pixels']:,} of {row['seen_pixels']:,}",
+        "pixels": ", ".join(
+            filter(None, [f"{row['part_pixels']:,} of {row['seen_pixels']:,}", row.get("part_measure")])
+        ),
         "difference": difference_number(row["difference"], row["statistic"]),
         "estimate": estimate_text(estimate, (estimate_bounds[0], estimate_bounds[1]), row["status"]),
         "interval": interval_text(*numbers("confidence_low", "confidence_high")) if "confidence_low" in row else "",
@@ -288,6 +290,8 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
         )
     region = f"{record.map_kind} region"
     subject = region if record.connectivity is None else f"component of the {region}"
+    if measure := measure_text(record):
+        subject = f"{subject} ({counted(record.part_pixels, 'pixel')}, {measure})"
     compared = compared_with(record.settings["contrast"])
     mean = "mean rate" if record.is_of_counts else "mean"
     relation = f"the {mean} of this {subject} {RELATIONS[record.alternative]} {compared}"
@@ -398,8 +402,23 @@ def majority_text(record: ResultRecord) -> str:
 
 
 def region_text(record: ResultRecord) -> str:
-    """Return the size of the compared part: "35 of 256 pixels"."""
-    return worded(f"{record.part_pixels:,} of {record.seen_pixels:,} pixels", record.dimension)
+    """Return the size of the compared part: "35 of 256 pixels", "1,204 of 4,096 voxels, 9.6 cm3"."""
+    pixels = worded(f"{record.part_pixels:,} of {record.seen_pixels:,} pixels", record.dimension)
+    return ", ".join(filter(None, [pixels, measure_text(record)]))
+
+
+def measure_text(record: ResultRecord) -> str:
+    """Return what the compared part measures: "9.6 cm3", "from 1.2 s to 1.6 s"; empty if the file did not tell."""
+    spacing, count = record.spacing, record.part_pixels
+    if spacing is None or not spacing.unit:
+        return ""
+    if len(spacing.lengths) > 1:
+        return spacing.size_text(count)
+    (step,) = spacing.lengths
+    digits = max(0, ceil(-log10(step)))  # as many as tell neighbouring samples apart
+    start, end = (f"{round(edge * step, digits):.15g} {spacing.unit}" for edge in record.extent[0])
+    is_whole = record.extent[0][1] - record.extent[0][0] == count
+    return f"from {start} to {end}" if is_whole else f"{spacing.size_text(count)} between {start} and {end}"
 
 
 def short_verdict(rejected: bool | None, alpha: float) -> str:

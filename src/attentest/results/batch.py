@@ -254,6 +254,8 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
               (:attr:`AttentionTestResult.context`);
             - ``part_pixels``, ``region_pixels``, ``seen_pixels``: what was compared, the whole region and
               what the model sees;
+            - ``part_size``, ``part_size_unit``, ``part_start``, ``part_end``: what was compared in the units of the
+              file, if one tells them, and where in a signal it begins and ends;
             - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
             - ``gamma``, 0 without randomised selection; ``randomise_seed`` and ``randomise_name``, from which the added
               noise comes; ``draws``, ``significant_draws`` (p at most 0.05), ``majority_pixels`` if there are several;
@@ -425,4 +427,6 @@ def small_picture(results: Sequence[AttentionTestResult]) -> SmallPicture:
     """Return the picture of the results of one image: one, or one for each component of its region."""
     every = [result.shown() for result in results]
     parts = [shown["part"] for shown in every]
-    return SmallPicture.of(every[0]["image"], every[0]["attention"], parts, every[0].get("randomised_image"))
+    return SmallPicture.of(
+        every[0]["image"], every[0]["attention"], parts, every[0].get("randomised_image"), results[0].spacing
+    )

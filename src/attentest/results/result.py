@@ -370,9 +370,17 @@ def records_of(results: Sequence[AttentionTestResult], confidence_level: float |
             certificate=None if result.certificate is None else result.certificate.to_dict(),
             context=result.context,
             draws=draws_values(result.draws, asked.get(i)) if result.draws else None,
+            extent=() if result.spacing is None else _extent(result.part),
         )
         for i, result in enumerate(results)
     ]
+
+
+def _extent(part: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+    """Return where along each axis a part (*axes) begins and ends."""
+    axes = range(part.ndim)
+    within = (np.flatnonzero(part.any(axis=tuple(other for other in axes if other != axis))) for axis in axes)
+    return tuple((int(places[0]), int(places[-1]) + 1) if places.size else (0, 0) for places in within)
 
 
 SHARED = tuple(ResultNumbers.__dataclass_fields__)
