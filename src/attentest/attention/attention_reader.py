@@ -80,7 +80,16 @@ class LastLayerRead(Exception):
     """Ends a forward pass after the last layer needed: the layers after it do not affect the scores."""
 
 
-_READER: ContextVar[AttentionReader | None] = ContextVar("attentest_reader", default=None)
+_READER: ContextVar[Callable[[Tensor], None] | None] = ContextVar("attentest_reader", default=None)
+
+
+def collected_attention(forward: Callable[[], Tensor], collected: list[Tensor]) -> Tensor:
+    """Run a forward pass, add the attention weights of its layers to a list, and return what the pass returns."""
+    token = _READER.set(collected.append)
+    try:
+        return forward()
+    finally:
+        _READER.reset(token)
 
 
 def pass_to_reader(weights: Tensor) -> None:

@@ -89,12 +89,16 @@ class Encoder:
 
     def cast(self, dtype: torch.dtype) -> Encoder:
         """Return a copy that computes in another dtype."""
-        # Weights are copied as they are converted: a copy of all in the old dtype first would take as much as they do.
-        converted: dict[int, Any] = {
-            id(weight): nn.Parameter(weight.to(dtype, copy=True), requires_grad=False)
-            for weight in self.module.parameters()
-        }
-        return replace(self, module=copy.deepcopy(self.module, converted).to(dtype))
+        return replace(self, module=cast_module(self.module, dtype))
+
+
+def cast_module(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Return a copy of a module that computes in another dtype."""
+    # Weights are copied as they are converted: a copy of all in the old dtype first would take as much as they do.
+    converted: dict[int, Any] = {
+        id(weight): nn.Parameter(weight.to(dtype, copy=True), requires_grad=False) for weight in module.parameters()
+    }
+    return copy.deepcopy(module, converted).to(dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +115,9 @@ class ModelLibrary:
     """Called with such a module, the size of the input (a side, all sides, or None for that of training), the device
     (None: where the model is) and whether the module may be changed instead of copied; returns an encoder that computes
     in float64."""
+    class_scores: Callable[[nn.Module, Tensor], Any] = nn.Module.__call__
+    """From such a module, or one that holds it, and images (m, C, *axes) to class scores (m, K); it returns something
+    else if there are none."""
 
 
 def model_libraries() -> dict[str, ModelLibrary]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, linear
+from torch.nn.functional import gelu, layer_norm, linear
 
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import Encoder
@@ -86,12 +86,12 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     Queries, keys and values of the encoder's module become views of one tensor, so that no weights are held twice.
     """
     module = encoder.module
-    layers = _layers(module, encoder.layers)
+    layers = layers_of(module, encoder.layers)
     convolutions = [part for part in module.modules() if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d))]
     if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
         return None
     plain = tuple(layer for layer in map(_plain_layer, layers) if layer is not None)
-    first = _part(module, "norm before layers")
+    first = part_of(module, "norm before layers")
     norm = _norm(first)
     constant = _constant(encoder, layers[0] if norm is None else first)
     if constant is None or len(plain) < len(layers):
@@ -99,32 +99,32 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     return PlainWeights(patches=convolutions[0].weight.flatten(1), constant=constant, norm=norm, layers=plain)
 
 
-def _layers(module: nn.Module, count: int) -> list[nn.Module] | None:
+def layers_of(module: nn.Module, count: int) -> list[nn.Module] | None:
     """Return the layers of a model: the only list of so many modules that have norms of their own."""
     lists = [
         list(part)
         for part in module.modules()
         if isinstance(part, (nn.ModuleList, nn.Sequential))
         and len(part) == count
-        and all(_part(layer, "first norm") for layer in part)
+        and all(part_of(layer, "first norm") for layer in part)
     ]
     return lists[0] if len(lists) == 1 else None
 
 
 def _plain_layer(layer: nn.Module) -> PlainLayer | None:
     parts: dict[str, Any] = {
-        "first_norm": _norm(_part(layer, "first norm")),
+        "first_norm": _norm(part_of(layer, "first norm")),
         "inputs": _inputs(layer),
-        "out": _affine(_part(layer, "output"), _part(layer, "first scale")),
-        "second_norm": _norm(_part(layer, "second norm")),
-        "up": _affine(_part(layer, "up")),
-        "activation": _part(layer, "activation"),
-        "down": _affine(_part(layer, "down"), _part(layer, "second scale")),
+        "out": _affine(part_of(layer, "output"), part_of(layer, "first scale")),
+        "second_norm": _norm(part_of(layer, "second norm")),
+        "up": _affine(part_of(layer, "up")),
+        "activation": part_of(layer, "activation"),
+        "down": _affine(part_of(layer, "down"), part_of(layer, "second scale")),
     }
     return None if any(part is None for part in parts.values()) else PlainLayer(**parts)
 
 
-def _part(module: nn.Module, part: str) -> Any:
+def part_of(module: nn.Module, part: str) -> Any:
     """Return the part of a module whose name is, or ends in, one of those of ``NAMES``; None if there is none."""
     parts = dict(module.named_modules())
     exact = next((parts[name] for name in NAMES[part] if name in parts), None)
@@ -148,12 +148,12 @@ def _affine(part: Any, scale: Any = None) -> Affine | None:
 
 def _inputs(layer: nn.Module) -> Affine | None:
     """Return queries, keys and values as one map."""
-    together = _part(layer, "query, key and value")
+    together = part_of(layer, "query, key and value")
     if together is not None:
         if hasattr(together, "in_proj_weight"):
             return Affine(together.in_proj_weight, together.in_proj_bias)
         return _affine(together)
-    modules = [_part(layer, part) for part in ("query", "key", "value")]
+    modules = [part_of(layer, part) for part in ("query", "key", "value")]
     maps = [affine for affine in map(_affine, modules) if affine is not None]
     if len(maps) < len(modules):
         return None
@@ -195,7 +195,36 @@ SAME = 1e-10
 """Scores that differ by this fraction of the greatest one are equal but for rounding, which some models amplify."""
 
 
-class PlainForward:
+class PlainPass:
+    """What passes over the plain layers of an encoder have in common."""
+
+    def __init__(self, encoder: Encoder, weights: PlainWeights) -> None:
+        self._tokens, self._heads, self._weights = encoder.tokens, encoder.heads, weights
+        self._patches = tuple(zip(encoder.patch_size, encoder.steps, strict=True))
+
+    def _embedded(self, images: Tensor) -> Tensor:
+        """Return the tokens (m, N, d) of images (m, C, *axes), before the norm before the first layer, if there is one."""
+        cut = images
+        for axis, (side, step) in enumerate(self._patches, start=2):
+            cut = cut.unfold(axis, side, step)
+        axes = len(self._patches)  # from (m, C, *grid, *sides of a patch) to (m, patches, values of a patch)
+        patches = cut.movedim(1, 1 + axes).flatten(1 + axes).flatten(1, axes)
+        constant, prefix = self._weights.constant, self._tokens.prefix
+        embedded = linear(patches, self._weights.patches) + constant[:, prefix:]
+        return torch.cat([constant[:, :prefix].expand(len(images), -1, -1), embedded], dim=1)
+
+    def _divided(self, together: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values (m, heads, N, d / heads) from one tensor (m, N, 3 d)."""
+        divided: tuple[Tensor, ...] = together.unflatten(2, (3, self._heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+        return divided
+
+    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the logits (m, heads, rows, N) of the attention."""
+        scale: float = queries.shape[-1] ** -0.5
+        return torch.matmul(queries * scale, keys.transpose(-2, -1))
+
+
+class PlainForward(PlainPass):
     """From images to scores, as the model's own modules compute them, by its weights and an aggregation.
 
     Three things make it faster than those: one matrix product for queries, keys and values; of the last layer only the
@@ -203,9 +232,8 @@ class PlainForward:
     """
 
     def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:
-        self._tokens, self._heads = encoder.tokens, encoder.heads
-        self._patches = tuple(zip(encoder.patch_size, encoder.steps, strict=True))
-        self._weights, self._aggregation = weights, aggregation
+        super().__init__(encoder, weights)
+        self._aggregation = aggregation
         self._needed = aggregation.layers(encoder.layers)
         self._class_row = encoder.tokens.class_token and getattr(aggregation, "class_row_of_last", False)
 
@@ -217,20 +245,20 @@ class PlainForward:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, *grid) of images (m, C, *axes)."""
-        x = self._embedded(images)
+        x = self._entering(images)
         taken = []
         for number, layer in enumerate(self._weights.layers[: self._needed.stop]):
             tokens = normed(x, layer.first_norm)
             if number + 1 == self._needed.stop:
                 taken.append(self._aggregation.take(self._last_attention(tokens, layer), self._tokens))
                 break
-            queries, keys, values = self._divided(_mapped(tokens, layer.inputs))
+            queries, keys, values = self._divided(mapped(tokens, layer.inputs))
             attention = torch.softmax(self._logits(queries, keys), dim=-1)
             if number in self._needed:
                 taken.append(self._aggregation.take(attention, self._tokens))
-            x = x + _mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
-            hidden = layer.activation(_mapped(normed(x, layer.second_norm), layer.up))
-            x = x + _mapped(hidden, layer.down)
+            x = x + mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
+            hidden = layer.activation(mapped(normed(x, layer.second_norm), layer.up))
+            x = x + mapped(hidden, layer.down)
         return self._aggregation.scores(taken, self._tokens)
 
     def agrees(self, images: Tensor, expected: Tensor) -> bool:
@@ -241,33 +269,16 @@ class PlainForward:
             return False
         return bool((scores - expected).abs().amax() <= SAME * expected.abs().amax())
 
-    def _embedded(self, images: Tensor) -> Tensor:
+    def _entering(self, images: Tensor) -> Tensor:
         """Return the tokens (m, N, d) that reach the first layer."""
-        cut = images
-        for axis, (side, step) in enumerate(self._patches, start=2):
-            cut = cut.unfold(axis, side, step)
-        axes = len(self._patches)  # from (m, C, *grid, *sides of a patch) to (m, patches, values of a patch)
-        patches = cut.movedim(1, 1 + axes).flatten(1 + axes).flatten(1, axes)
-        constant, prefix = self._weights.constant, self._tokens.prefix
-        embedded = linear(patches, self._weights.patches) + constant[:, prefix:]
-        tokens = torch.cat([constant[:, :prefix].expand(len(images), -1, -1), embedded], dim=1)
+        tokens = self._embedded(images)
         return tokens if self._weights.norm is None else normed(tokens, self._weights.norm)
-
-    def _divided(self, mapped: Tensor) -> tuple[Tensor, ...]:
-        """Return queries, keys and values (m, heads, N, d / heads) from one tensor (m, N, 3 d)."""
-        divided: tuple[Tensor, ...] = mapped.unflatten(2, (3, self._heads, -1)).permute(2, 0, 3, 1, 4).unbind()
-        return divided
-
-    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the logits (m, heads, rows, N) of the attention."""
-        scale: float = queries.shape[-1] ** -0.5
-        return torch.matmul(queries * scale, keys.transpose(-2, -1))
 
     def _last_attention(self, tokens: Tensor, layer: PlainLayer) -> Tensor:
         """Return the attention (m, heads, rows, N) of the last layer: all of its rows, or that of the class token."""
         width = tokens.shape[2]
-        mapped = linear(tokens, layer.inputs.weight[: 2 * width], layer.inputs.bias[: 2 * width])
-        queries, keys = mapped.unflatten(2, (2, self._heads, -1)).permute(2, 0, 3, 1, 4)
+        together = linear(tokens, layer.inputs.weight[: 2 * width], layer.inputs.bias[: 2 * width])
+        queries, keys = together.unflatten(2, (2, self._heads, -1)).permute(2, 0, 3, 1, 4)
         # The queries of the class tokens by themselves would be a product with as many rows as images, which is rounded
         # otherwise for few of them than for many: a result would depend on what an image is tested with.
         if self._class_row:
@@ -280,6 +291,16 @@ def normed(x: Tensor, norm: Norm) -> Tensor:
     return layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
 
 
-def _mapped(x: Tensor, affine: Affine) -> Tensor:
-    mapped = linear(x, affine.weight, affine.bias)
-    return mapped if affine.scale is None else mapped * affine.scale
+def mapped(x: Tensor, affine: Affine) -> Tensor:
+    """Return an affine map of tokens (m, N, d)."""
+    values = linear(x, affine.weight, affine.bias)
+    return values if affine.scale is None else values * affine.scale
+
+
+def is_gelu(activation: Any) -> bool:
+    """Return whether an activation is the GELU with the error function."""
+    x = torch.linspace(-3, 3, 64, dtype=torch.float64, device="cpu")
+    try:
+        return bool((activation(x) - gelu(x)).abs().max() < 1e-12)
+    except (RuntimeError, TypeError):
+        return False

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import linear
 
 from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
 from attentest.attention.encoder import Encoder
-from attentest.attention.forward_pass import PlainForward
+from attentest.attention.forward_pass import PlainForward, is_gelu
 
 
 class FusedForward(PlainForward):
@@ -28,7 +27,7 @@ class FusedForward(PlainForward):
         if encoder.device.type != "cuda" or not averaged or find_spec("triton") is None:
             return None
         forward = super().of(encoder, aggregation)
-        if not isinstance(forward, cls) or not all(_is_gelu(layer.activation) for layer in forward._weights.layers):
+        if not isinstance(forward, cls) or not all(is_gelu(layer.activation) for layer in forward._weights.layers):
             return None
         return forward
 
@@ -46,7 +45,7 @@ class FusedForward(PlainForward):
         from attentest.attention import fused_kernels as kernels  # needs Triton
 
         layers = self._weights.layers[: self._needed.stop]
-        x = self._embedded(images)
+        x = self._entering(images)
         tokens = kernels.normed(x, layers[0].first_norm)
         taken = []
         for number, layer in enumerate(layers[:-1]):
@@ -63,12 +62,3 @@ class FusedForward(PlainForward):
             tokens = kernels.added_and_normed(x, linear(hidden, layer.down.weight), layer.down, following)
         taken.append(self._aggregation.take(self._last_attention(tokens, layers[-1]), self._tokens))
         return self._aggregation.scores(taken, self._tokens)
-
-
-def _is_gelu(activation: Any) -> bool:
-    """Return whether an activation is the GELU with the error function, which the kernel computes."""
-    x = torch.linspace(-3, 3, 64, dtype=torch.float64, device="cpu")
-    try:
-        return bool((activation(x) - gelu(x)).abs().max() < 1e-12)
-    except (RuntimeError, TypeError):
-        return False

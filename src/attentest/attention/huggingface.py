@@ -323,9 +323,18 @@ def _rotations(rope: Any, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
     return torch.cos(angles), torch.sin(angles)
 
 
+def _class_scores(model: nn.Module, images: Tensor) -> Any:
+    """Return the logits (m, K) of a model with a head, None for one without."""
+    family = next(filter(None, map(family_of, model.modules())))
+    is_told = "interpolate_pos_encoding" in inspect.signature(model.forward).parameters
+    forward = family.forward or (_forward_any_size if is_told else nn.Module.__call__)
+    return getattr(forward(model, images), "logits", None)
+
+
 LIBRARY = ModelLibrary(
     models=tuple(family.name for family in FAMILIES),
     package="transformers",
     recognises=lambda module: family_of(module) is not None,
     read=_read,
+    class_scores=_class_scores,
 )

@@ -56,4 +56,11 @@ def _forward(model: nn.Module, images: Tensor) -> Any:
     return vit.encoder(torch.cat([vit.class_token.expand(len(patches), -1, -1), patches], dim=1))
 
 
-LIBRARY = ModelLibrary(models=("ViT",), package="torchvision", recognises=_is_transformer, read=_read)
+def _class_scores(model: nn.Module, images: Tensor) -> Any:
+    vit: Any = next(part for part in model.modules() if _is_transformer(part))
+    return vit.heads(_forward(vit, images)[:, 0])
+
+
+LIBRARY = ModelLibrary(
+    models=("ViT",), package="torchvision", recognises=_is_transformer, read=_read, class_scores=_class_scores
+)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,8 @@ CUDA_BATCH_CAP = 4096
 FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 """CUDA compute capabilities of GPUs on which float64 has half the speed of float32 (P100, V100, A100, H100 and H200,
 B200); on others it has a thirty-second of it or less."""
+
+Result = TypeVar("Result")
 
 HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 """Dtypes of half precision or less, which cause a warning."""
@@ -75,10 +78,9 @@ class ViTScores:
         memory_budget: int | None = None,
         owned: bool = False,
     ) -> None:
-        self._aggregation = as_aggregation(attention)
         if batch_size is not None:
             batch_size = whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
-        encoder = read_encoder(model, image_size, device, owned)
+        encoder = self._read(model, attention, image_size, device, owned)
         self._encoder = encoder
         self.image_shape = (encoder.channels, *encoder.image_size)
         self.grid_shape = encoder.tokens.grid
@@ -95,12 +97,19 @@ class ViTScores:
                 AttentestWarning,
                 stacklevel=2,
             )
+        self._rough_forward: Any = None
         self._forward = self._probed()
-        self._rough_forward: Scores | None = None
+
+    def _read(
+        self, model: nn.Module, attention: Any, image_size: Any, device: torch.device | str | None, owned: bool
+    ) -> Encoder:
+        """Return the encoder of a model."""
+        self._map: Any = as_aggregation(attention)
+        return read_encoder(model, image_size, device, owned)
 
     def __repr__(self) -> str:
         return (
-            f"ViTScores(<{self._encoder.kind}>, image_shape={self.image_shape}, attention={self._aggregation!r}, "
+            f"{type(self).__name__}(<{self._encoder.kind}>, image_shape={self.image_shape}, attention={self._map!r}, "
             f"device='{self.device}')"
         )
 
@@ -117,7 +126,7 @@ class ViTScores:
         """Return the scores (m, *grid) of images (m, C, *axes) computed in float32, as float64."""
         if self._rough_forward is None:
             encoder = self._encoder.cast(torch.float32)
-            fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._aggregation)
+            fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._map)
             self._rough_forward = fast or partial(self._scores_of_modules, encoder)
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
@@ -145,7 +154,7 @@ class ViTScores:
             "weights": self._encoder.weights,
             "input": list(self.image_shape),
             **self._encoder.tokens.describe(),
-            "attention": self._aggregation.describe(),
+            "attention": self._map.describe(),
         }
 
     def _scores(self, forward: Scores, images: Tensor) -> Tensor:
@@ -156,36 +165,42 @@ class ViTScores:
         """Return the scores (m, *grid) as the model's own modules compute them."""
         # No parameter requires a gradient, so autograd records nothing; forward-mode derivatives work all the same.
         sequences = len(images) * encoder.sequences
-        reader = AttentionReader(self._aggregation, encoder.tokens, encoder.layers, sequences, heads)
+        reader = AttentionReader(self._map, encoder.tokens, encoder.layers, sequences, heads)
         scores = reader.read(lambda: encoder.forward(encoder.module, images))
         return scores if encoder.sequences == 1 else scores.unflatten(0, (len(images), -1)).mean(dim=1)
 
     @torch.no_grad()
-    def _probed(self) -> Scores:
+    def _probed(self) -> Any:
         """Return the fastest forward pass; raise an error if the attention of the model cannot be read.
 
         An image of noise is passed through the model's modules, and through its weights as plain layers if they can be
         read as such: these are used only if they give the same scores.
         """
-        encoder = self._encoder
+        encoder, image = self._encoder, self._noise()
+        expected = self._tried(lambda: self._scores_of_modules(encoder, image, encoder.heads))
+        for kind in (FusedForward, PlainForward):
+            fast = kind.of(encoder, self._map)
+            if fast is not None and fast.agrees(image, expected):
+                return fast
+        return partial(self._scores_of_modules, encoder)
+
+    def _noise(self) -> Tensor:
+        """Return an image (1, C, *axes) of noise."""
         chance = torch.Generator("cpu").manual_seed(0)
-        noise = torch.randn(1, *self.image_shape, dtype=torch.float64, generator=chance, device="cpu")
-        image = noise.to(self.device)
+        return torch.randn(1, *self.image_shape, dtype=torch.float64, generator=chance, device="cpu").to(self.device)
+
+    def _tried(self, run: Callable[[], Result]) -> Result:
+        """Return what a call of the model returns; raise an error that says so if it fails."""
         try:
-            expected = self._scores_of_modules(encoder, image, encoder.heads)
+            return run()
         except AttentestError:
             raise
         except Exception as error:  # noqa: BLE001  # a model may raise anything
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
-                f"the model of type {encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
+                f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
                 "check that the model is complete and takes images of this size."
             ) from None
-        for kind in (FusedForward, PlainForward):
-            fast = kind.of(encoder, self._aggregation)
-            if fast is not None and fast.agrees(image, expected):
-                return fast
-        return partial(self._scores_of_modules, encoder)
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder
@@ -211,6 +226,14 @@ def read_encoder(
     model: nn.Module, image_size: Any = None, device: torch.device | str | None = None, owned: bool = False
 ) -> Encoder:
     """Return a float64 copy of the vision transformer within a module; raise an error if it has none or several."""
+    transformer, library = transformer_in(model)
+    encoder = library.read(transformer, image_size, device, owned)
+    _warn_of_wrapper(model, transformer, encoder.kind)
+    return encoder
+
+
+def transformer_in(model: nn.Module) -> tuple[nn.Module, ModelLibrary]:
+    """Return the vision transformer within a module, and its library; raise an error if it has none or several."""
     transformers = _transformers_in(model)
     if not transformers:
         kind = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__
@@ -220,10 +243,7 @@ def read_encoder(
             f"the {type(model).__name__} given holds {len(transformers)} vision transformers: give the one that is "
             "meant."
         )
-    ((transformer, library),) = transformers
-    encoder = library.read(transformer, image_size, device, owned)
-    _warn_of_wrapper(model, transformer, encoder.kind)
-    return encoder
+    return transformers[0]
 
 
 def _transformers_in(model: nn.Module) -> list[tuple[nn.Module, ModelLibrary]]:

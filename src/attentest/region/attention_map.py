@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from attentest.attention.relevance import Sign
 from attentest.region.patch_grid import PatchAxis, PatchGrid
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
@@ -18,14 +19,19 @@ LARGEST_SCORE = 1e100
 """Largest absolute score: squares of scores must not overflow."""
 
 
-def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
-    """Return the attention maps A (m, *units) in [0, 1] of raw scores (m, *grid), min-max normalised image by image.
+def attention_map(scores: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
+    """Return the attention maps A (m, *units) in [0, 1] of raw scores (m, *grid), normalised image by image.
 
-    The units are those of which regions consist: pixels, or whole patches. A constant map becomes zero everywhere:
-    nothing exceeds any threshold.
+    The units are those of which regions consist: pixels, or whole patches. Signed maps, and those of attention, are
+    min-max normalised; positive and absolute ones are divided by their greatest value. A constant map becomes zero
+    everywhere, as does a positive one of negative scores: nothing exceeds any threshold.
     """
     values = patch_grid.unit_scores(scores)
     axes = tuple(range(1, values.ndim))
+    if sign != "signed":
+        values = values.clamp(min=0) if sign == "positive" else values.abs()
+        greatest = values.amax(dim=axes, keepdim=True)
+        return values / torch.where(greatest > 0, greatest, 1.0)
     low = values.amin(dim=axes, keepdim=True)
     span = values.amax(dim=axes, keepdim=True) - low
     values = values - low  # not in one line: of a large image, three maps at a time are one too many
@@ -88,6 +94,11 @@ class Margins(ABC):
         self._sparse = SparsePixels.of(kinds, patch_grid)
         self.signs = torch.tensor(signs, dtype=torch.float64, device=kinds.device)
         self.weights = self.signs.new_tensor(weights)
+
+    @property
+    def count(self) -> int:
+        """Number n of the values that :meth:`pixels` returns for an image."""
+        return self._kinds[0].numel() if self._sparse is None else self._sparse.kinds.shape[1]
 
     @abstractmethod
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from attentest.attention.relevance import Sign
 from attentest.checks import strictly_between_0_and_1
 from attentest.errors import InputError
 from attentest.region.attention_map import Margins, attention_map
@@ -28,8 +29,11 @@ class RegionRule(Protocol):
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique."""
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> Margins:
-        """Return the margins of observed regions (k, *units), negative if and only if scores give these regions."""
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> Margins:
+        """Return the margins of observed regions (k, *units), negative if and only if scores give these regions.
+
+        Of absolute maps, the signs of the observed scores (k, *grid) in the region are a part of it.
+        """
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,14 @@ class Threshold:
         object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, *units) of attention maps (m, *units); that of a constant map is empty."""
+        """Return the regions (m, *units) of attention maps (m, *units); that of a map of zeros is empty."""
         return region_of(attention, self.tau)
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> Margins:
         """Return the margins of observed regions (k, *units)."""
-        return ThresholdMargins(regions, self.tau, patch_grid)
+        if sign == "absolute" and scores is not None:
+            return AbsoluteMargins(regions, self.tau, patch_grid, scores)
+        return ThresholdMargins(regions, self.tau, patch_grid, sign)
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
@@ -68,20 +74,21 @@ class ThresholdMargins(Margins):
     """The margins of k observed regions A > tau.
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
-    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. The observed
-    regions (k, *units) are those on the pixels seen, on the device of the scores.
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. Of positive
+    maps t = tau highest. The observed regions (k, *units) are those on the pixels seen, on the device of the scores.
     """
 
-    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
-        self._threshold = threshold
-        low, high = 1.0 - (threshold + TIE), threshold + TIE
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, sign: Sign = "signed") -> None:
+        self._threshold, self._sign = threshold, sign
+        low, high = 1.0 - (threshold + TIE) if sign == "signed" else 0.0, threshold + TIE
         # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         signs = (-1.0, 1.0, -1.0, 1.0)
         super().__init__(regions, patch_grid, signs, [[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the paper's margins f_i (m, n) of images with indices (m,) and scores (m, *grid)."""
-        return margins(attention_map(scores, self._patch_grid), self._kinds[image], self._threshold)
+        attention = attention_map(scores, self._patch_grid, self._sign)
+        return margins(attention, self._kinds[image], self._threshold)
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         extremes = (
@@ -92,6 +99,61 @@ class ThresholdMargins(Margins):
         )
         values = torch.stack([extreme.values for extreme in extremes], dim=1)
         return self.signs * values, torch.stack([extreme.indices for extreme in extremes], dim=1)
+
+
+class AbsoluteMargins(Margins):
+    """The margins of k observed regions of absolute maps, |u| > tau max |u|.
+
+    That a pixel exceeds a threshold on either side is no condition on extremes, but that it does on the observed side
+    is. So the signs within the region are conditions too, and that of its greatest pixel. Scores are turned so that
+    this one is positive.
+    """
+
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, scores: Tensor) -> None:
+        self._threshold = threshold
+        observed = patch_grid.unit_scores(scores)
+        flat = observed.flatten(1)
+        self._turned = flat.gather(1, flat.abs().argmax(dim=1, keepdim=True)).sign()
+        positive = observed * self._turned.reshape(-1, *[1] * len(patch_grid.axes)) > 0
+        kinds = torch.where(regions, torch.where(positive, 2, 1), 0).to(torch.uint8)
+        high = threshold + TIE
+        # Greatest values: of the region with the sign it has not, outside, of the region's greatest sign, of all others.
+        weights = [[1.0, 0.0, high, 0.0], [0.0, 1.0, -high, 0.0], [0.0, 0.0, -1.0, 1.0]]
+        super().__init__(kinds, patch_grid, (1.0,) * 4, weights)
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the margins (m, n) of images with indices (m,): a pixel of the region must keep its sign."""
+        values = self._turned[image] * self._patch_grid.unit_scores(scores).flatten(1)
+        kinds = self._kinds[image].flatten(1)
+        low = (self._threshold + TIE) * values.max(dim=1, keepdim=True).values
+        inside = torch.where(kinds == 2, low - values, low + values)
+        return torch.where(kinds == 0, values.abs() - low, inside)
+
+    @property
+    def count(self) -> int:
+        """Number of values of an image: each pixel twice."""
+        return 2 * super().count
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the values (m, 2 n) of the pixels that can be extreme, as they are and with the other sign."""
+        return self._both(image, super().pixels(image, scores))
+
+    def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
+        turned = self._turned[image] * pixels
+        return torch.cat([turned, -turned], dim=1)
+
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        if pixels.shape[1] == kinds.shape[1]:  # of all pixels, as they are
+            pixels = self._both(image, pixels)
+        positive, negative = kinds == 2, kinds == 1
+        low = torch.cat([negative, positive], dim=1)
+        outside = (kinds == 0).tile(1, 2)
+        greatest = torch.cat([positive, torch.zeros_like(positive)], dim=1)
+        other = outside | torch.cat([torch.zeros_like(negative), negative], dim=1)
+        groups = (low, outside, greatest, other)
+        extremes = [pixels.masked_fill(~group, -torch.inf).max(dim=1) for group in groups]
+        values = torch.stack([extreme.values for extreme in extremes], dim=1)
+        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
 ROUNDING = 1e-12
@@ -127,8 +189,13 @@ class TopFraction:
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
-        """Return the margins of observed regions (k, *units)."""
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> TopMargins:
+        """Return the margins of observed regions (k, *units); positive maps order pixels as signed ones do."""
+        if sign == "absolute":
+            raise InputError(
+                "top_fraction does not go with a map of absolute values: use a threshold, or sign='signed'.",
+                "top_fraction",
+            )
         return TopMargins(regions, patch_grid)
 
 

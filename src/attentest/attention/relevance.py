@@ -1,0 +1,263 @@
+"""Maps for a class: which parts of an image speak for a class, by the gradient of its score."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attentest.attention.aggregation import MOST_LAYERS, Rollout, Tokens
+from attentest.checks import real_number, whole_number
+from attentest.errors import InputError, shortened
+
+PREDICTED = "predicted"
+"""The target that is the class of greatest score."""
+
+Sign: TypeAlias = Literal["positive", "absolute", "signed"]
+"""What of a map that has two signs is looked at."""
+
+SIGNS = ("positive", "absolute", "signed")
+
+Unit: TypeAlias = Literal["patch", "pixel"]
+"""What the values of a map on the input belong to."""
+
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """The input of a model and its patches, for maps that are made on it: sides, patches, steps and first patch."""
+
+    patch_size: tuple[int, ...]
+    steps: tuple[int, ...]
+    begin: tuple[int, ...]
+    grid: tuple[int, ...]
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Return the sums (m, *grid) over patches of values (m, *axes) of pixels."""
+        sides = zip(self.begin, self.patch_size, self.steps, self.grid, strict=True)
+        for axis, (begin, side, step, count) in enumerate(sides, start=1):
+            windows = values.narrow(axis, begin, (count - 1) * step + side).unfold(axis, side, step)
+            values = windows.sum(dim=-1)
+        return values
+
+
+class Relevance(ABC):
+    """A map for a class: made of the gradient of its score in something within the model.
+
+    ``at`` says in what: "attention", the weights of every layer from ``first_layer`` on; "tokens", those that enter the
+    attention of one layer, after the norm before it; "input", the model's input. ``sign`` says which values make the
+    region: "positive", those for the class; "absolute", those for and against it; "signed", the map as it is, scaled
+    from its least to its greatest value.
+    """
+
+    name: ClassVar[str]
+    at: ClassVar[Literal["attention", "tokens", "input"]]
+    target: int | str
+    sign: Sign
+
+    def __post_init__(self) -> None:
+        target = self.target
+        if isinstance(target, bool) or not isinstance(target, (int, np.integer, str)) or target == "":
+            raise InputError(
+                f"target must be the number of a class, its label or {PREDICTED!r}, got {shortened(target)}.", "target"
+            )
+        if self.sign not in SIGNS:
+            raise InputError(f"sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {shortened(self.sign)}.", "sign")
+
+    def first_layer(self, count: int) -> int:
+        """Return the number of the first layer, out of ``count``, whose gradient is needed."""
+        return 0
+
+    @property
+    def nodes(self) -> Sequence[tuple[float, float]]:
+        """Shares of the way from the baseline to the input at which gradients are taken, and their weights."""
+        return ((1.0, 1.0),)
+
+    @abstractmethod
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return what is needed of one layer's values and the gradient in them, or of those of the input."""
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the scores (m, *grid) of what was taken of the layers, first layer first."""
+        (last,) = taken[-1:]
+        grid: Tensor = last.unflatten(1, tokens.grid)
+        return grid
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters as JSON-ready values."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]  # every map is a dataclass
+
+
+@dataclass(frozen=True)
+class GradientRollout(Relevance):
+    """Attention weighted by the gradient of a class score (Chefer, Gur and Wolf, ICCV 2021), multiplied as in rollout.
+
+    Of each layer, the mean over heads of (gradient times attention), where that is positive; the map is the class
+    token's row of the product over layers, or the mean of the patches' rows where there is no class token.
+
+    Parameters
+    ----------
+    target
+        Number of a class, a label of the model's own, or "predicted".
+    """
+
+    target: int | str = PREDICTED
+
+    name, at, sign = "gradient-rollout", "attention", "signed"
+
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return the weighted attention (m, N, N) of a layer."""
+        return (values * gradient).relu_().mean(dim=1)
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the relevance of each patch, (m, *grid)."""
+        return Rollout().scores(taken, tokens)
+
+
+@dataclass(frozen=True)
+class GradCAM(Relevance):
+    """Grad-CAM (Selvaraju et al., ICCV 2017) of the tokens that enter the attention of a layer.
+
+    Parameters
+    ----------
+    layer
+        Number of the layer, counted from 0, or from the end if negative: -1 is the last.
+    target
+        As in :class:`GradientRollout`.
+    sign
+        "positive" (usual): the region is where the map exceeds the threshold times its greatest value; "absolute":
+        where its absolute value does; "signed": the map is scaled from its least to its greatest value.
+    """
+
+    layer: int = -1
+    target: int | str = PREDICTED
+    sign: Sign = "positive"
+
+    name: ClassVar[str] = "grad-cam"
+    at = "tokens"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
+
+    def first_layer(self, count: int) -> int:
+        """Return the number of the layer."""
+        if not -count <= self.layer < count:
+            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.", "layer")
+        return self.layer % count
+
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return the sum over features of tokens times their mean gradients, (m, patches)."""
+        patches, slopes = values[:, tokens.prefix :], gradient[:, tokens.prefix :]
+        return (patches @ slopes.mean(dim=1).unsqueeze(2)).squeeze(2)
+
+
+@dataclass(frozen=True)
+class HiResCAM(GradCAM):
+    """HiResCAM (Draelos and Carin, 2020): as :class:`GradCAM`, with each patch's own gradient instead of their mean."""
+
+    name: ClassVar[str] = "hires-cam"
+
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return the sum over features of tokens times gradients, (m, patches)."""
+        return (values * gradient)[:, tokens.prefix :].sum(dim=2)
+
+
+class _OnInput(Relevance):
+    """A map on the model's input: what the maps of input gradients have in common."""
+
+    at = "input"
+    per: Unit
+    times_input: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per not in ("patch", "pixel"):
+            raise InputError(f"per must be patch or pixel, got {shortened(self.per)}.", "per")
+
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return the gradient (m, *axes), or its product with the input, summed over channels."""
+        return (values * gradient if self.times_input else gradient).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class InputGradient(_OnInput):
+    """The gradient of a class score in the model's input (Simonyan et al., 2013), summed over channels.
+
+    Parameters
+    ----------
+    target
+        As in :class:`GradientRollout`.
+    times_input
+        Whether it is multiplied by the input, as the model sees it after preprocessing.
+    per
+        "patch": summed over each patch; "pixel": a value for each pixel of the model's input.
+    sign
+        As in :class:`GradCAM`; by default "absolute".
+    """
+
+    target: int | str = PREDICTED
+    times_input: bool = False
+    per: Unit = "patch"
+    sign: Sign = "absolute"
+
+    name: ClassVar[str] = "input-gradient"
+
+
+@dataclass(frozen=True)
+class IntegratedGradients(_OnInput):
+    """Integrated gradients (Sundararajan, Taly and Yan, ICML 2017): times input, averaged on the way from a baseline.
+
+    Parameters
+    ----------
+    baseline
+        The value of every pixel of the model's input, after preprocessing, where the way begins.
+    steps
+        Gauss-Legendre nodes on the way, each as much work as an input gradient.
+    target, per, sign
+        As in :class:`InputGradient`.
+    """
+
+    baseline: float = 0.0
+    steps: int = 20
+    target: int | str = PREDICTED
+    per: Unit = "patch"
+    sign: Sign = "absolute"
+
+    name: ClassVar[str] = "integrated-gradients"
+    times_input = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "baseline", real_number(self.baseline, "baseline"))
+        object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, MOST_STEPS))
+
+    @property
+    def nodes(self) -> Sequence[tuple[float, float]]:
+        """Gauss-Legendre nodes and weights on [0, 1]."""
+        places, weights = np.polynomial.legendre.leggauss(self.steps)
+        return tuple(zip(((places + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
+
+
+def on_the_way(relevance: Relevance, images: Tensor) -> Tensor:
+    """Return the input less the baseline of a map."""
+    baseline = getattr(relevance, "baseline", 0.0)
+    return images - baseline if baseline else images
+
+
+def chosen_class(scores: Tensor) -> Tensor:
+    """Return the class (m,) of greatest score among scores (m, K)."""
+    return scores.argmax(dim=1)
+
+
+def lead_of_others(scores: Tensor, target: Tensor) -> Tensor:
+    """Return by how much the other classes' scores exceed that of the target (m,): (m, K - 1), negative if it leads."""
+    others = torch.arange(scores.shape[1] - 1, device=scores.device).expand(len(scores), -1)
+    others = others + (others >= target.unsqueeze(1))
+    return scores.gather(1, others) - scores.gather(1, target.unsqueeze(1))

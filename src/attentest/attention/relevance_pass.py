@@ -1,0 +1,230 @@
+"""Forward and backward passes that maps for a class need: through plain layers, or through a model's own modules."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attentest.attention.attention_reader import collected_attention
+from attentest.attention.class_scores import ClassScores, HeadOfTokens
+from attentest.attention.encoder import Encoder
+from attentest.attention.forward_pass import (
+    Affine,
+    Norm,
+    PlainLayer,
+    PlainPass,
+    PlainWeights,
+    is_gelu,
+    layers_of,
+    mapped,
+    part_of,
+)
+from attentest.attention.relevance import Pixels, Relevance
+
+
+class RelevanceForward(Protocol):
+    """From images (m, C, *axes) and classes (m,) to maps (m, *grid) for these, and class scores (m, K)."""
+
+    def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return both."""
+
+
+def map_of(relevance: Relevance, encoder: Encoder, taken: list[Tensor]) -> Tensor:
+    """Return the map (m, *grid) of what a relevance took of layers, first layer first, or of the input."""
+    if relevance.at != "input":
+        return relevance.scores(taken, encoder.tokens)
+    (values,) = taken
+    if getattr(relevance, "per", "") == "pixel":
+        return values
+    pixels = Pixels(patch_size=encoder.patch_size, steps=encoder.steps, begin=encoder.begin, grid=encoder.tokens.grid)
+    return pixels.summed(values)
+
+
+class ModuleRelevance:
+    """The pass through a model's own modules, by reverse-mode differentiation.
+
+    Parameters
+    ----------
+    encoder
+        The encoder within the model.
+    class_scores
+        The model.
+    relevance
+        The map.
+    """
+
+    def __init__(self, encoder: Encoder, class_scores: ClassScores, relevance: Relevance) -> None:
+        self._encoder, self._class_scores, self._relevance = encoder, class_scores, relevance
+        self._first = relevance.first_layer(encoder.layers)
+        self._norm = None
+        if relevance.at == "tokens":
+            layers = layers_of(encoder.module, encoder.layers)
+            self._norm = None if layers is None else part_of(layers[self._first], "first norm")
+
+    def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return maps (m, *grid) and class scores (m, K)."""
+        with torch.enable_grad():
+            leaf = images.detach().requires_grad_()
+            values: list[Tensor] = []
+            if self._relevance.at == "attention":
+                scores = collected_attention(lambda: self._class_scores(leaf), values)
+            elif self._norm is not None:
+                handle = self._norm.register_forward_hook(lambda *call: values.append(call[-1]))
+                try:
+                    scores = self._class_scores(leaf)
+                finally:
+                    handle.remove()
+            else:
+                scores, values = self._class_scores(leaf), [leaf]
+            gradients = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)
+        values = [value.detach() for value in values] if way is None else [way]
+        pairs = zip(values, gradients, strict=True)
+        taken = [self._relevance.take(value, slope, self._encoder.tokens) for value, slope in pairs]
+        return map_of(self._relevance, self._encoder, taken), scores.detach()
+
+
+class _Saved(NamedTuple):
+    """What the backward pass of a layer needs: see :meth:`PlainRelevance._layer`."""
+
+    before: Tensor
+    first: tuple[Tensor, Tensor, Tensor]
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    attention: Tensor
+    between: Tensor
+    second: tuple[Tensor, Tensor, Tensor]
+    hidden: Tensor
+
+
+class PlainRelevance(PlainPass):
+    """The pass through plain layers, with the gradients written out: no derivative of a weight is computed or stored.
+
+    Parameters
+    ----------
+    encoder, weights
+        As in :class:`PlainPass`.
+    class_scores
+        The model.
+    relevance
+        The map.
+    """
+
+    def __init__(
+        self, encoder: Encoder, weights: PlainWeights, class_scores: ClassScores, relevance: Relevance
+    ) -> None:
+        super().__init__(encoder, weights)
+        layers = layers_of(encoder.module, encoder.layers)
+        assert layers is not None  # the weights are theirs
+        self._encoder, self._relevance = encoder, relevance
+        self._first = relevance.first_layer(encoder.layers)
+        self._head = HeadOfTokens(class_scores, encoder, layers)
+        self._gelu = [is_gelu(layer.activation) for layer in weights.layers]
+
+    def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return maps (m, *grid) for classes (m,) and class scores (m, K) of images (m, C, *axes)."""
+        embedded = x = self._embedded(images)
+        norm = None
+        if self._weights.norm is not None:
+            x, *norm = _normed(x, self._weights.norm)
+        saved = []
+        for layer in self._weights.layers:
+            x, kept = self._layer(x, layer)
+            saved.append(kept)
+        scores, pull = torch.func.vjp(self._head, x)
+        (slope,) = pull(torch.zeros_like(scores).scatter_(1, target.unsqueeze(1), 1.0))
+        taken = []
+        for number in reversed(range(self._first, len(saved))):
+            slope, attention, tokens = self._backward(slope, number, saved.pop())
+            if self._relevance.at == "attention":
+                taken.append(self._relevance.take(*attention, self._tokens))
+        if self._relevance.at == "tokens":
+            taken.append(self._relevance.take(*tokens, self._tokens))
+        elif self._relevance.at == "input":
+            if norm is not None and self._weights.norm is not None:
+                slope = _norm_gradient(slope, embedded, self._weights.norm, norm)
+            taken.append(self._relevance.take(images if way is None else way, self._in_pixels(slope, images), self._tokens))
+        return map_of(self._relevance, self._encoder, taken[::-1]), scores
+
+    def _layer(self, x: Tensor, layer: PlainLayer) -> tuple[Tensor, _Saved]:
+        """Return the tokens (m, N, d) after a layer, and what its gradient needs."""
+        first = _normed(x, layer.first_norm)
+        queries, keys, values = self._divided(mapped(first[0], layer.inputs))
+        attention = torch.softmax(self._logits(queries, keys), dim=-1)
+        between = x + mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
+        second = _normed(between, layer.second_norm)
+        hidden = mapped(second[0], layer.up)
+        after = between + mapped(layer.activation(hidden), layer.down)
+        return after, _Saved(x, first, queries, keys, values, attention, between, second, hidden)
+
+    def _backward(
+        self, slope: Tensor, number: int, kept: _Saved
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Return the gradient in the tokens before a layer from that after it, (m, N, d).
+
+        With it go attention and tokens after the norm before it, each with the gradient in them. Where no more is
+        needed than these, the gradient of the whole layer is not computed.
+        """
+        layer = self._weights.layers[number]
+        slope = slope + _norm_gradient(
+            self._activation_gradient(number, kept.hidden, _unmapped(slope, layer.down)) @ layer.up.weight,
+            kept.between,
+            layer.second_norm,
+            kept.second[1:],
+        )
+        attended = _unmapped(slope, layer.out).unflatten(2, (self._heads, -1)).transpose(1, 2)
+        weighted = attended @ kept.values.transpose(-2, -1)
+        attention = (kept.attention, weighted)
+        if number == self._first and self._relevance.at == "attention":
+            return slope, attention, (slope, slope)
+        logits = torch._softmax_backward_data(weighted, kept.attention, -1, weighted.dtype)  # type: ignore[attr-defined]
+        scale = kept.queries.shape[-1] ** -0.5
+        parts = (logits @ kept.keys * scale, logits.transpose(-2, -1) @ kept.queries * scale)
+        parts = torch.stack([*parts, kept.attention.transpose(-2, -1) @ attended], dim=2)
+        joined = parts.permute(0, 3, 2, 1, 4).flatten(2)  # from (m, heads, 3, N, e) to (m, N, 3 d)
+        entering = joined @ layer.inputs.weight
+        if number > self._first or self._relevance.at == "input":
+            slope = slope + _norm_gradient(entering, kept.before, layer.first_norm, kept.first[1:])
+        return slope, attention, (kept.first[0], entering)
+
+    def _activation_gradient(self, number: int, hidden: Tensor, slope: Tensor) -> Tensor:
+        if self._gelu[number]:
+            return torch.ops.aten.gelu_backward(slope, hidden)
+        pull: Any = torch.func.vjp(self._weights.layers[number].activation, hidden)[1]
+        return torch.as_tensor(pull(slope)[0])
+
+    def _in_pixels(self, slope: Tensor, images: Tensor) -> Tensor:
+        """Return the gradient (m, C, *axes) in pixels from that in tokens (m, N, d)."""
+        values = slope[:, self._tokens.prefix :] @ self._weights.patches
+        axes = len(self._patches)
+        sides, steps = zip(*self._patches, strict=True)
+        values = values.unflatten(1, self._tokens.grid).unflatten(-1, (images.shape[1], *sides)).movedim(1 + axes, 1)
+        pixels = torch.zeros_like(images)
+        places: list[Any] = [slice(None), slice(None)]
+        # Place by place within patches: these do not overlap, whatever the patches do.
+        for offset in torch.cartesian_prod(*map(torch.arange, sides)).reshape(-1, axes).tolist():
+            at = zip(offset, steps, self._tokens.grid, strict=True)
+            where = tuple(places + [slice(start, start + step * (count - 1) + 1, step) for start, step, count in at])
+            pixels[where] += values[(..., *offset)]
+        return pixels
+
+
+def _normed(x: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the layer norm of tokens (m, N, d), their means and their inverse standard deviations."""
+    return torch.native_layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
+
+
+def _norm_gradient(slope: Tensor, x: Tensor, norm: Norm, moments: Any) -> Tensor:
+    """Return the gradient in tokens (m, N, d) from that in their layer norm."""
+    return torch.as_tensor(
+        torch.ops.aten.native_layer_norm_backward(
+            slope, x, x.shape[-1:], *moments, norm.weight, norm.bias, [True, False, False]
+        )[0]
+    )
+
+
+def _unmapped(slope: Tensor, affine: Affine) -> Tensor:
+    """Return the gradient in the input of an affine map from that in its output."""
+    return (slope if affine.scale is None else slope * affine.scale) @ affine.weight
