@@ -153,6 +153,16 @@ ATTENTION_MAPS = Registry(
         "rollout": Part("attention.aggregation:Rollout", "attention rollout over all layers, as in the paper"),
         "last-layer": Part("attention.aggregation:LayerAttention", "attention of the class token in the last layer"),
         "layer": Part("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", "K", int),
+        "gradient-rollout": Part(
+            "attention.relevance:GradientRollout",
+            "attention weighted by the gradient of a class score, over all layers",
+        ),
+        "grad-cam": Part("attention.relevance:GradCAM", "Grad-CAM for a class, of the tokens of the last layer"),
+        "hires-cam": Part("attention.relevance:HiResCAM", "HiResCAM for a class, of the tokens of the last layer"),
+        "input-gradient": Part("attention.relevance:InputGradient", "gradient of a class score in the input"),
+        "integrated-gradients": Part(
+            "attention.relevance:IntegratedGradients", "that gradient times input, averaged from black to the image"
+        ),
     },
 )
 """How the attention of layers and heads becomes one score per patch; each location takes ``head_fusion`` as well."""

@@ -171,11 +171,9 @@ class LayerAttention:
 def as_aggregation(value: AggregationLike) -> Aggregation:
     """Return an aggregation: one that is given, or that of a name, such as "rollout" or "layer:3"."""
     object_allowed = "an aggregation such as Rollout(...)"
-    if isinstance(value, str):
-        aggregation: Aggregation = ATTENTION_MAPS.create(value, "attention", object_allowed)
-        return aggregation
-    if isinstance(value, Aggregation) and not isinstance(value, type):
-        return value
+    chosen = ATTENTION_MAPS.create(value, "attention", object_allowed) if isinstance(value, str) else value
+    if isinstance(chosen, Aggregation) and not isinstance(chosen, type):
+        return chosen
     raise InputError(f"attention must be {ATTENTION_MAPS.choices(object_allowed)}, got {value!r}.")
 
 

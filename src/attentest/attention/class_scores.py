@@ -68,7 +68,9 @@ class ClassScores:
         near = get_close_matches(label, self.labels, n=3, cutoff=0.5)
         known = near or list(self.labels[:3])
         hint = f": {'nearest are' if near else 'it has'} {', '.join(map(repr, known))}" if known else ": it has none"
-        raise InputError(f"target {shortened(label)} is not a label of the model{hint}; or give a class number.", "target")
+        raise InputError(
+            f"target {shortened(label)} is not a label of the model{hint}; or give a class number.", "target"
+        )
 
     def label(self, number: int) -> str:
         """Return the name of a class, or an empty text."""
@@ -101,7 +103,11 @@ class HeadOfTokens:
         owner = whole.get_submodule(parent)
         self._shape = (encoder.channels, *encoder.image_size)
         given = _Given(_returns_tuple(layers[-1], lambda: class_scores(self._blank(1, next(whole.parameters())))))
-        setattr(owner, attribute, type(container)(*[given]) if isinstance(container, nn.Sequential) else nn.ModuleList([given]))
+        setattr(
+            owner,
+            attribute,
+            type(container)(*[given]) if isinstance(container, nn.Sequential) else nn.ModuleList([given]),
+        )
         try:
             self._module = copy.deepcopy(whole)
         finally:

@@ -203,7 +203,7 @@ class PlainPass:
         self._patches = tuple(zip(encoder.patch_size, encoder.steps, strict=True))
 
     def _embedded(self, images: Tensor) -> Tensor:
-        """Return the tokens (m, N, d) of images (m, C, *axes), before the norm before the first layer, if there is one."""
+        """Return the tokens (m, N, d) of images (m, C, *axes), without the norm before the first layer."""
         cut = images
         for axis, (side, step) in enumerate(self._patches, start=2):
             cut = cut.unfold(axis, side, step)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 from torch.nn.functional import linear

@@ -11,17 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attentest.attention.aggregation import MOST_LAYERS, Rollout, Tokens
+from attentest.attention.aggregation import MOST_LAYERS, Aggregation, Rollout, Tokens
+from attentest.attention.score_function import SIGNS, Sign
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError, shortened
+from attentest.registry import ATTENTION_MAPS
 
 PREDICTED = "predicted"
 """The target that is the class of greatest score."""
-
-Sign: TypeAlias = Literal["positive", "absolute", "signed"]
-"""What of a map that has two signs is looked at."""
-
-SIGNS = ("positive", "absolute", "signed")
 
 Unit: TypeAlias = Literal["patch", "pixel"]
 """What the values of a map on the input belong to."""
@@ -68,7 +65,9 @@ class Relevance(ABC):
                 f"target must be the number of a class, its label or {PREDICTED!r}, got {shortened(target)}.", "target"
             )
         if self.sign not in SIGNS:
-            raise InputError(f"sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {shortened(self.sign)}.", "sign")
+            raise InputError(
+                f"sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {shortened(self.sign)}.", "sign"
+            )
 
     def first_layer(self, count: int) -> int:
         """Return the number of the first layer, out of ``count``, whose gradient is needed."""
@@ -243,6 +242,15 @@ class IntegratedGradients(_OnInput):
         """Gauss-Legendre nodes and weights on [0, 1]."""
         places, weights = np.polynomial.legendre.leggauss(self.steps)
         return tuple(zip(((places + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
+
+
+def as_attention_map(value: Any) -> Aggregation | Relevance:
+    """Return an aggregation or a map for a class: one that is given, or that of a name, such as "gradient-rollout"."""
+    allowed = "a map such as Rollout(...) or GradCAM(...)"
+    chosen = ATTENTION_MAPS.create(value, "attention", allowed) if isinstance(value, str) else value
+    if isinstance(chosen, (Aggregation, Relevance)) and not isinstance(chosen, type):
+        return chosen
+    raise InputError(f"attention must be {ATTENTION_MAPS.choices(allowed)}, got {shortened(value)}.", "attention")
 
 
 def on_the_way(relevance: Relevance, images: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attentest.attention.attention_reader import collected_attention
 from attentest.attention.class_scores import ClassScores, HeadOfTokens
@@ -126,9 +126,9 @@ class PlainRelevance(PlainPass):
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) for classes (m,) and class scores (m, K) of images (m, C, *axes)."""
         embedded = x = self._embedded(images)
-        norm = None
-        if self._weights.norm is not None:
-            x, *norm = _normed(x, self._weights.norm)
+        norm = self._weights.norm
+        if norm is not None:
+            x, mean, deviation = _normed(x, norm)
         saved = []
         for layer in self._weights.layers:
             x, kept = self._layer(x, layer)
@@ -143,9 +143,11 @@ class PlainRelevance(PlainPass):
         if self._relevance.at == "tokens":
             taken.append(self._relevance.take(*tokens, self._tokens))
         elif self._relevance.at == "input":
-            if norm is not None and self._weights.norm is not None:
-                slope = _norm_gradient(slope, embedded, self._weights.norm, norm)
-            taken.append(self._relevance.take(images if way is None else way, self._in_pixels(slope, images), self._tokens))
+            if norm is not None:
+                slope = _norm_gradient(slope, embedded, norm, (mean, deviation))
+            taken.append(
+                self._relevance.take(images if way is None else way, self._in_pixels(slope, images), self._tokens)
+            )
         return map_of(self._relevance, self._encoder, taken[::-1]), scores
 
     def _layer(self, x: Tensor, layer: PlainLayer) -> tuple[Tensor, _Saved]:
@@ -179,10 +181,10 @@ class PlainRelevance(PlainPass):
         attention = (kept.attention, weighted)
         if number == self._first and self._relevance.at == "attention":
             return slope, attention, (slope, slope)
-        logits = torch._softmax_backward_data(weighted, kept.attention, -1, weighted.dtype)  # type: ignore[attr-defined]
+        logits = torch._softmax_backward_data(weighted, kept.attention, -1, weighted.dtype)
         scale = kept.queries.shape[-1] ** -0.5
-        parts = (logits @ kept.keys * scale, logits.transpose(-2, -1) @ kept.queries * scale)
-        parts = torch.stack([*parts, kept.attention.transpose(-2, -1) @ attended], dim=2)
+        queries, keys = logits @ kept.keys * scale, logits.transpose(-2, -1) @ kept.queries * scale
+        parts = torch.stack([queries, keys, kept.attention.transpose(-2, -1) @ attended], dim=2)
         joined = parts.permute(0, 3, 2, 1, 4).flatten(2)  # from (m, heads, 3, N, e) to (m, N, 3 d)
         entering = joined @ layer.inputs.weight
         if number > self._first or self._relevance.at == "input":
@@ -191,7 +193,7 @@ class PlainRelevance(PlainPass):
 
     def _activation_gradient(self, number: int, hidden: Tensor, slope: Tensor) -> Tensor:
         if self._gelu[number]:
-            return torch.ops.aten.gelu_backward(slope, hidden)
+            return torch.as_tensor(torch.ops.aten.gelu_backward(slope, hidden))
         pull: Any = torch.func.vjp(self._weights.layers[number].activation, hidden)[1]
         return torch.as_tensor(pull(slope)[0])
 

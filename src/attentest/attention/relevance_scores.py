@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ class RelevanceScores(ViTScores):
     ) -> Encoder:
         """Return the encoder within a copy of the model, which is kept with its head."""
         self._map: Relevance = attention
-        transformer, library = transformer_in(model)
+        _, library = transformer_in(model)
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         encoder = library.read(transformer_in(whole)[0], image_size, device, True)
         self._class_scores = ClassScores(module=whole, forward=library.class_scores, labels=_labels(model))
@@ -86,8 +87,9 @@ class RelevanceScores(ViTScores):
         with torch.no_grad():
             return torch.cat([self._class_scores(part) for part in images.to(self.device).split(self._at_once)])
 
-    def describe_choice(self, images: Tensor, choice: Tensor) -> list[Mapping[str, Any]]:
+    def describe_choice(self, images: Tensor, choice: Tensor | None = None) -> list[Mapping[str, Any]]:
         """Return class, label and score of the targets (m,) of images (m, C, *axes), and whether they were chosen."""
+        choice = self.choose(images) if choice is None else choice
         scores = self.class_scores(images).gather(1, choice.unsqueeze(1)).squeeze(1).tolist()
         return [
             {"class": number, "label": self._class_scores.label(number), "score": score, "predicted": self.chooses}
@@ -96,7 +98,7 @@ class RelevanceScores(ViTScores):
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the maps (m, *grid) of images (m, C, *axes), each for its own target."""
-        return self.given(images, self.choose(images))[:, : self.grid_size].unflatten(1, self.grid_shape)
+        return self._on_grid(self.given(images, self.choose(images)))
 
     def given(self, images: Tensor, choice: Tensor) -> Tensor:
         """Return the maps of images (m, C, *axes) for classes (m,), and what must be negative for these to be chosen.
@@ -122,12 +124,12 @@ class RelevanceScores(ViTScores):
 
     def rough(self, images: Tensor) -> Tensor:
         """Return the maps (m, *grid) of images (m, C, *axes) computed in float32, as float64."""
-        return self.rough_given(images, self.choose(images))[:, : self.grid_size].unflatten(1, self.grid_shape)
+        return self._on_grid(self.rough_given(images, self.choose(images)))
 
-    @property
-    def grid_size(self) -> int:
-        """Number n of values of a map."""
-        return int(torch.Size(self.grid_shape).numel())
+    def _on_grid(self, values: Tensor) -> Tensor:
+        """Return the maps (m, *grid) among values (m, n + K - 1)."""
+        maps: Tensor = values[:, : math.prod(self.grid_shape)].unflatten(1, self.grid_shape)
+        return maps
 
     def describe(self) -> dict[str, Any]:
         """Return type, input, tokens, classes and map of the model, JSON-ready."""
@@ -155,7 +157,9 @@ class RelevanceScores(ViTScores):
             for share, weight in self._map.nodes:
                 values = values + weight * forward(images - (1 - share) * way, choice, way)[0]
             scores = forward(images, choice, way)[1] if self.chooses else values
-        return torch.cat([values.flatten(1), lead_of_others(scores, choice)], dim=1) if self.chooses else values.flatten(1)
+        return (
+            torch.cat([values.flatten(1), lead_of_others(scores, choice)], dim=1) if self.chooses else values.flatten(1)
+        )
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,6 +23,11 @@ LARGEST_BATCH = 10**9
 
 Scores: TypeAlias = Callable[[Tensor], Tensor]
 """From images (m, C, *axes) to scores (m, *grid)."""
+
+Sign: TypeAlias = Literal["signed", "positive", "absolute"]
+"""Which scores make a map: all, from the least to the greatest; those above zero; or all by their absolute value."""
+
+SIGNS = ("signed", "positive", "absolute")
 
 
 @runtime_checkable
@@ -46,6 +51,17 @@ class ScoreFunction(Protocol):
     rough(images)
         Returns the same scores computed with less precision, as float64. Without it every score is computed by
         calling the score function.
+    sign : {"signed", "positive", "absolute"}
+        Which scores make the region: all, from the least to the greatest; those above zero; or all by their absolute
+        value. By default all.
+    chooses : bool
+        Whether the scores are those of a choice that depends on the image, such as the predicted class; by default not.
+        If so, ``grid_shape`` is the shape of an image's scores, ``choose(images)`` returns the choices (m,), and
+        ``given(images, choices)`` returns the scores of these, flattened, and after them values that are negative where
+        the choice is made, (m, n + c); ``rough_given`` does so with less precision. The test is then conditional on the
+        choice.
+    describe_choice(images, choices)
+        Returns a mapping of JSON-ready values for each image, which its result records as ``target``.
     rough_is_faster : bool
         Whether the spectral search should explore with ``rough`` unless told otherwise; by default False.
     """
@@ -79,10 +95,14 @@ class ScoreProperties:
     common."""
     description: dict[str, Any]
     """What ``describe()`` returned, JSON-ready."""
-    rough: Scores | None
+    rough: Callable[..., Tensor] | None
     """Less precise scores; None if the score function has none."""
     rough_is_faster: bool
     """Whether these take less time."""
+    sign: Sign
+    """Which scores make the region."""
+    chooses: bool
+    """Whether the scores are those of a choice that depends on the image."""
 
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
@@ -91,7 +111,11 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
     whole_number(scores.batch_size, "the score function's batch_size", 1, LARGEST_BATCH)
     if not isinstance(scores.device, torch.device):
         raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
-    rough = getattr(scores, "rough", None)
+    chooses = _truth(scores, "chooses")
+    sign: Any = getattr(scores, "sign", "signed")
+    if sign not in SIGNS:
+        raise InputError(f"the score function's sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {sign!r}.")
+    rough = getattr(scores, "rough_given" if chooses else "rough", None)
     if rough is not None and not callable(rough):
         raise InputError(f"the score function's rough must be a method from images to scores, got {rough!r}.")
     return ScoreProperties(
@@ -102,6 +126,8 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
         description=_description(scores),
         rough=rough,
         rough_is_faster=_truth(scores, "rough_is_faster") and rough is not None,
+        sign=sign,
+        chooses=chooses,
     )
 
 

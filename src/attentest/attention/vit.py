@@ -17,6 +17,7 @@ from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
+from attentest.attention.relevance import Relevance
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, ModelError
@@ -71,7 +72,7 @@ class ViTScores:
         self,
         model: nn.Module,
         *,
-        attention: AggregationLike = "rollout",
+        attention: AggregationLike | Relevance = "rollout",
         image_size: int | tuple[int, ...] | None = None,
         device: torch.device | str | None = None,
         batch_size: int | None = None,

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
+from attentest.attention.relevance import Relevance, as_attention_map
+from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.score_function import NumpyFunction, TorchFunction
 from attentest.checks import as_generator, float_array, level
 from attentest.contrast.contrast import Contrast, as_connectivity
@@ -560,9 +562,11 @@ def _scores(
     model: torch.nn.Module, definition: Definition, image_size: int | tuple[int, ...] | None, owned: bool = False
 ) -> ViTScores:
     """Return the score function of a vision transformer; ``owned`` if nobody else uses the model."""
-    return ViTScores(
+    attention = as_attention_map(definition.attention)
+    kind = RelevanceScores if isinstance(attention, Relevance) else ViTScores
+    return kind(
         model,
-        attention=definition.attention,
+        attention=attention,
         image_size=image_size,
         device=definition.device,
         batch_size=definition.batch_size,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ScoreFunction
+from attentest.attention.score_function import Sign, score_properties
 from attentest.definition import Definition
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.images.sample import stacked
 from attentest.noise import Poisson
 from attentest.pipeline.inputs import Input
-from attentest.region.attention_map import attention_map, unusable_scores
+from attentest.region.attention_map import Margins, attention_map, unusable_scores
+from attentest.region.joint import JointMargins
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import RegionRule
 
@@ -46,6 +50,10 @@ class Observation:
     """(k, *units). Attention maps on the units of regions: the pixels that the model sees, or whole patches."""
     regions: Tensor
     """(k, *units) bool. Regions on these units."""
+    choice: Tensor | None = None
+    """(k,). What the scores are those of, where the model chose it by looking at the image: its predicted class."""
+    leads: Tensor | None = None
+    """(k, c). Values that are negative where the model makes that choice, of the size of the scores."""
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -55,8 +63,9 @@ class Observation:
     def chosen(self, image: NDArray[np.int64]) -> Observation:
         """Return the images with indices (m,), which may repeat."""
         rows = torch.from_numpy(image).to(self.scores.device)
-        inputs, scores, attention = self.inputs[rows], self.scores[rows], self.attention[rows]
-        return replace(self, inputs=inputs, scores=scores, attention=attention, regions=self.regions[rows])
+        names = ("inputs", "scores", "attention", "regions", "choice", "leads")
+        values = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: value[rows] for name, value in values.items() if value is not None})
 
     @property
     def selectable(self) -> int:
@@ -72,14 +81,14 @@ class Observation:
         return np.asarray(self.patch_grid.on_image(self.attention).cpu().numpy())
 
     def along(
-        self, function: Callable[[Tensor], Tensor], direction: Tensor, origin: Tensor
+        self, function: Callable[..., Tensor], direction: Tensor, origin: Tensor
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """Return a function of model inputs as a function of image indices (m,) and points z (m,) on their lines.
 
         Parameters
         ----------
         function
-            Maps inputs (m, C, *sides) to scores.
+            Maps inputs (m, C, *sides), and the choices made for them if any were, to scores.
         direction : (k, C, *sides)
             Direction of each line, in the inputs.
         origin : (k,)
@@ -88,9 +97,36 @@ class Observation:
 
         def scores(image: Tensor, z: Tensor) -> Tensor:
             # a + b z, written around the observed image so that z_obs gives that image exactly.
-            return function(self.inputs[image] + direction[image] * expanded(z - origin[image], direction))
+            inputs = self.inputs[image] + direction[image] * expanded(z - origin[image], direction)
+            if self.choice is None:
+                return function(inputs)
+            values = function(inputs, self.choice[image])
+            values[:, count:] *= factor[image]
+            return values
 
+        count, factor = self.scores[0].numel(), self._size_of_leads()
         return scores
+
+    def _size_of_leads(self) -> Tensor:
+        """Return the factors (k, 1) that give the leads the size of the scores: one error bounds those of both."""
+        flat = self.scores.flatten(1)
+        span = flat.amax(dim=1, keepdim=True) - flat.amin(dim=1, keepdim=True)
+        if self.leads is None or self.leads.shape[1] == 0:
+            return span
+        return span / self.leads.abs().amax(dim=1, keepdim=True)
+
+    def searched_scores(self) -> Tensor:
+        """Return what :meth:`along` returns at the observed images: scores (k, *grid), or with the leads (k, n + c)."""
+        if self.leads is None:
+            return self.scores
+        return torch.cat([self.scores.flatten(1), self.leads * self._size_of_leads()], dim=1)
+
+    def margins(self, rule: RegionRule, sign: Sign) -> Margins | JointMargins:
+        """Return the margins of the observed regions, and of the choices that were made, if any were."""
+        margins = rule.margins(self.regions, self.patch_grid, self.scores, sign)
+        if self.leads is None:
+            return margins
+        return JointMargins([(margins, tuple(self.scores.shape[1:]))], self.leads.shape[1])
 
 
 def expanded(values: Tensor, like: Tensor) -> Tensor:
@@ -108,11 +144,26 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
     added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
     seen_images = images if added is None else images + added
     inputs = geometry.inputs(torch.from_numpy(seen_images).to(scores.device))
-    observed = _observed_scores(scores, inputs)
+    properties, choice, leads = score_properties(scores), None, None
+    if properties.chooses:
+        choosing: Any = scores
+        choice = choosing.choose(inputs)
+        values = choosing.given(inputs, choice)
+        count = math.prod(choosing.grid_shape)
+        observed, leads = values[:, :count].unflatten(1, choosing.grid_shape), values[:, count:]
+    else:
+        observed = _observed_scores(scores, inputs)
     if unusable := unusable_scores(observed):
         raise _error(batch, *unusable)
     patch_grid = geometry.patch_grid(tuple(observed.shape[1:]))
-    attention = attention_map(observed, patch_grid)
+    attention = attention_map(observed, patch_grid, properties.sign)
+    if properties.sign == "positive" and (negative := _first_empty(attention > 0)) is not None:
+        raise _error(
+            batch,
+            negative,
+            "no value of the map is positive, so nothing in the image speaks for the class and there is no region to "
+            "test: use another target, or sign='signed'.",
+        )
     if (constant := _first_empty(attention > 0)) is not None:
         size = " x ".join(map(str, patch_grid.size))
         raise _error(
@@ -122,6 +173,12 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
             "sees, so there is no region to test: use a larger image, or a crop that leaves more of it.",
         )
     regions = rule.regions(attention, patch_grid)
+    if (whole := _first_empty(~regions)) is not None:
+        raise _error(
+            batch,
+            whole,
+            "every value of the map exceeds the threshold, so nothing is left to compare: use a greater one.",
+        )
     if (tied := _first_empty(regions)) is not None:
         raise _error(
             batch,
@@ -138,6 +195,8 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
         patch_grid=patch_grid,
         attention=attention,
         regions=regions,
+        choice=choice,
+        leads=leads,
     )
 
 

@@ -348,17 +348,18 @@ class Pipeline:
         if level is not None:
             level = level_of_each_draw(level, self.definition.draws)
             levels = np.array([level_of_each(level, int(count)) for count in parts.siblings()])
+        given: Any = getattr(self.scores, "given", None)
         problem = SearchProblem(
             law=law,
-            scores=observation.along(self.scores, direction, origin),
-            margins=self.rule.margins(observation.regions, observation.patch_grid),
+            scores=observation.along(given if self.properties.chooses else self.scores, direction, origin),
+            margins=observation.margins(self.rule, self.properties.sign),
             device=device,
             batch_size=self.scores.batch_size,
             image_numbers=None if None in numbers else np.array(numbers)[parts.image],
             alternative=self.definition.alternative,
             alpha=decide_at,
             confidence_level=levels,
-            observed=observation.scores,
+            observed=observation.searched_scores(),
             rough_scores=None if rough is None else observation.along(rough, direction, origin),
             rough_is_faster=self.properties.rough_is_faster,
             exact=self.properties.exact,
@@ -385,13 +386,16 @@ class Pipeline:
                 records[key] = {**self.settings, "components": connectivity, **of_image}
         # Each result has a record of its own, which a user may change.
         randomised = self.definition.randomise != 0
+        describe: Any = getattr(self.scores, "describe_choice", None)
+        targets = [{}] * len(batch) if describe is None else describe(observation.inputs, observation.choice)
         return [
             {
                 **records[key],
                 "noise": dict(records[key]["noise"]),
                 "randomise_name": tested.identity if randomised else None,
+                **({"target": dict(target)} if target else {}),
             }
-            for key, tested in zip(keys, batch, strict=True)
+            for key, tested, target in zip(keys, batch, targets, strict=True)
         ]
 
 

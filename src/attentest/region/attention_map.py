@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attentest.attention.relevance import Sign
+from attentest.attention.score_function import Sign
 from attentest.region.patch_grid import PatchAxis, PatchGrid
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
@@ -22,17 +22,17 @@ LARGEST_SCORE = 1e100
 def attention_map(scores: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
     """Return the attention maps A (m, *units) in [0, 1] of raw scores (m, *grid), normalised image by image.
 
-    The units are those of which regions consist: pixels, or whole patches. Signed maps, and those of attention, are
-    min-max normalised; positive and absolute ones are divided by their greatest value. A constant map becomes zero
-    everywhere, as does a positive one of negative scores: nothing exceeds any threshold.
+    The units are those of which regions consist: pixels, or whole patches. Maps are min-max normalised, positive ones
+    after values below zero are set to zero; absolute ones are divided by their greatest value. A constant map becomes
+    zero everywhere: nothing exceeds any threshold.
     """
     values = patch_grid.unit_scores(scores)
     axes = tuple(range(1, values.ndim))
-    if sign != "signed":
-        values = values.clamp(min=0) if sign == "positive" else values.abs()
-        greatest = values.amax(dim=axes, keepdim=True)
-        return values / torch.where(greatest > 0, greatest, 1.0)
-    low = values.amin(dim=axes, keepdim=True)
+    if sign == "positive":
+        values = values.clamp(min=0)
+    elif sign == "absolute":
+        values = values.abs()
+    low = values.amin(dim=axes, keepdim=True) if sign != "absolute" else torch.zeros_like(values[:1])
     span = values.amax(dim=axes, keepdim=True) - low
     values = values - low  # not in one line: of a large image, three maps at a time are one too many
     return values / torch.where(span > 0, span, 1.0)

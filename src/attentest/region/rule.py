@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from attentest.attention.relevance import Sign
+from attentest.attention.score_function import Sign
 from attentest.checks import strictly_between_0_and_1
 from attentest.errors import InputError
 from attentest.region.attention_map import Margins, attention_map
@@ -29,7 +30,9 @@ class RegionRule(Protocol):
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique."""
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> Margins:
+    def margins(
+        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
+    ) -> Margins:
         """Return the margins of observed regions (k, *units), negative if and only if scores give these regions.
 
         Of absolute maps, the signs of the observed scores (k, *grid) in the region are a part of it.
@@ -49,11 +52,14 @@ class Threshold:
         """Return the regions (m, *units) of attention maps (m, *units); that of a map of zeros is empty."""
         return region_of(attention, self.tau)
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> Margins:
+    def margins(
+        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
+    ) -> Margins:
         """Return the margins of observed regions (k, *units)."""
-        if sign == "absolute" and scores is not None:
-            return AbsoluteMargins(regions, self.tau, patch_grid, scores)
-        return ThresholdMargins(regions, self.tau, patch_grid, sign)
+        if scores is None or sign == "signed":
+            return ThresholdMargins(regions, self.tau, patch_grid)
+        kind = AbsoluteMargins if sign == "absolute" else PositiveMargins
+        return kind(regions, self.tau, patch_grid, scores)
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
@@ -74,21 +80,20 @@ class ThresholdMargins(Margins):
     """The margins of k observed regions A > tau.
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
-    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. Of positive
-    maps t = tau highest. The observed regions (k, *units) are those on the pixels seen, on the device of the scores.
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. The observed
+    regions (k, *units) are those on the pixels seen, on the device of the scores.
     """
 
-    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, sign: Sign = "signed") -> None:
-        self._threshold, self._sign = threshold, sign
-        low, high = 1.0 - (threshold + TIE) if sign == "signed" else 0.0, threshold + TIE
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
+        self._threshold = threshold
+        low, high = 1.0 - (threshold + TIE), threshold + TIE
         # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         signs = (-1.0, 1.0, -1.0, 1.0)
         super().__init__(regions, patch_grid, signs, [[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the paper's margins f_i (m, n) of images with indices (m,) and scores (m, *grid)."""
-        attention = attention_map(scores, self._patch_grid, self._sign)
-        return margins(attention, self._kinds[image], self._threshold)
+        return margins(attention_map(scores, self._patch_grid), self._kinds[image], self._threshold)
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         extremes = (
@@ -101,59 +106,122 @@ class ThresholdMargins(Margins):
         return self.signs * values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
-class AbsoluteMargins(Margins):
-    """The margins of k observed regions of absolute maps, |u| > tau max |u|.
+class _TwoSignMargins(Margins):
+    """Margins that look at each pixel twice, as it is and with the other sign, and at a zero.
 
-    That a pixel exceeds a threshold on either side is no condition on extremes, but that it does on the observed side
-    is. So the signs within the region are conditions too, and that of its greatest pixel. Scores are turned so that
-    this one is positive.
+    Whether a value exceeds a threshold after its sign was changed, or after it was set to zero for its sign, is no
+    condition on extremes; but it is one where the signs are the observed ones. So some signs are conditions too.
+    """
+
+    @property
+    def count(self) -> int:
+        """Number of values of an image."""
+        return 2 * super().count + 1
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the values (m, 2 n + 1) of the pixels that can be extreme, those of the other sign, and a zero."""
+        return self._both(image, super().pixels(image, scores))
+
+    def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
+        return torch.cat([pixels, -pixels, torch.zeros_like(pixels[:, :1])], dim=1)
+
+    @abstractmethod
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return the groups: of pixels as they are (m, n), of pixels of the other sign (m, n), and whether of zero."""
+
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        if pixels.shape[1] == kinds.shape[1]:  # all pixels, as they are
+            pixels = self._both(image, pixels)
+        groups = [torch.cat(parts, dim=1) for parts in self._groups(image, kinds)]
+        extremes = [pixels.masked_fill(~group, -torch.inf).max(dim=1) for group in groups]
+        values = torch.stack([extreme.values for extreme in extremes], dim=1)
+        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
+
+
+OUT, IN, LOWEST, GREATEST = 0, 1, 2, 3
+"""Kinds of pixels of maps with two signs: outside the region and in it; the lowest one, if it is negative; and those of
+the region that have the sign of the greatest."""
+
+
+class PositiveMargins(_TwoSignMargins):
+    """The margins of k observed regions of maps of which negative values were set to zero.
+
+    If a pixel is negative, the least value of the map is zero: that the lowest pixel is negative, or that none is, are
+    conditions too. With them all is as in :class:`ThresholdMargins`, with zero in place of the lowest pixel.
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, scores: Tensor) -> None:
         self._threshold = threshold
-        observed = patch_grid.unit_scores(scores)
-        flat = observed.flatten(1)
-        self._turned = flat.gather(1, flat.abs().argmax(dim=1, keepdim=True)).sign()
-        positive = observed * self._turned.reshape(-1, *[1] * len(patch_grid.axes)) > 0
-        kinds = torch.where(regions, torch.where(positive, 2, 1), 0).to(torch.uint8)
+        low, high = 1.0 - (threshold + TIE), threshold + TIE
+        values = patch_grid.unit_scores(scores).flatten(1)
+        lowest = values.min(dim=1, keepdim=True)
+        self._has_negative = lowest.values < 0
+        kinds = torch.where(regions.flatten(1), IN, OUT).to(torch.uint8)
+        kinds.scatter_(1, lowest.indices, torch.where(self._has_negative, LOWEST, OUT).to(torch.uint8))
+        # Of the region with the other sign, outside, of all; less the least value of the map; what must be negative.
+        weights = [[1.0, 0.0, high, -low, 0.0], [0.0, 1.0, -high, low, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
+        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 5, weights)
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the margins (m, n + 1) of images with indices (m,), the last for the sign of the lowest pixel."""
+        kinds = self._kinds[image]
+        values = self._patch_grid.unit_scores(scores).flatten(1)
+        lowest = torch.where(kinds.flatten(1) == LOWEST, values, -torch.inf).amax(dim=1)
+        sign = torch.where(self._has_negative[image, 0], lowest, -values.amin(dim=1))
+        attention = attention_map(scores, self._patch_grid, "positive")
+        return torch.cat([margins(attention, kinds == IN, self._threshold), sign.unsqueeze(1)], dim=1)
+
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        negative = self._has_negative[image]
+        region, none = kinds == IN, torch.zeros_like(kinds, dtype=torch.bool)
+        never, positive = torch.zeros_like(negative), (~negative).expand_as(kinds)
+        return [
+            (none, region, never),
+            (~region, none, never),
+            (~none, none, never),
+            (none, positive, negative),
+            ((kinds == LOWEST) & negative, positive, never),
+        ]
+
+
+class AbsoluteMargins(_TwoSignMargins):
+    """The margins of k observed regions of absolute maps, |u| > tau max |u|.
+
+    The signs within the region are conditions too, and that of its greatest pixel. Scores are turned so that this one
+    is positive.
+    """
+
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, scores: Tensor) -> None:
+        self._threshold = threshold
+        values = patch_grid.unit_scores(scores).flatten(1)
+        self._turned = values.gather(1, values.abs().argmax(dim=1, keepdim=True)).sign()
+        inside = torch.where(values * self._turned > 0, GREATEST, IN)
+        kinds = torch.where(regions.flatten(1), inside, OUT).to(torch.uint8)
         high = threshold + TIE
-        # Greatest values: of the region with the sign it has not, outside, of the region's greatest sign, of all others.
+        # Of the region with the sign that it has not, outside, of the region with the greatest's sign, of all others.
         weights = [[1.0, 0.0, high, 0.0], [0.0, 1.0, -high, 0.0], [0.0, 0.0, -1.0, 1.0]]
-        super().__init__(kinds, patch_grid, (1.0,) * 4, weights)
+        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 4, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n) of images with indices (m,): a pixel of the region must keep its sign."""
         values = self._turned[image] * self._patch_grid.unit_scores(scores).flatten(1)
         kinds = self._kinds[image].flatten(1)
-        low = (self._threshold + TIE) * values.max(dim=1, keepdim=True).values
-        inside = torch.where(kinds == 2, low - values, low + values)
-        return torch.where(kinds == 0, values.abs() - low, inside)
-
-    @property
-    def count(self) -> int:
-        """Number of values of an image: each pixel twice."""
-        return 2 * super().count
-
-    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the values (m, 2 n) of the pixels that can be extreme, as they are and with the other sign."""
-        return self._both(image, super().pixels(image, scores))
+        least = (self._threshold + TIE) * values.amax(dim=1, keepdim=True)
+        inside = torch.where(kinds == GREATEST, least - values, least + values)
+        return torch.where(kinds == OUT, values.abs() - least, inside)
 
     def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
-        turned = self._turned[image] * pixels
-        return torch.cat([turned, -turned], dim=1)
+        return super()._both(image, self._turned[image] * pixels)
 
-    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        if pixels.shape[1] == kinds.shape[1]:  # of all pixels, as they are
-            pixels = self._both(image, pixels)
-        positive, negative = kinds == 2, kinds == 1
-        low = torch.cat([negative, positive], dim=1)
-        outside = (kinds == 0).tile(1, 2)
-        greatest = torch.cat([positive, torch.zeros_like(positive)], dim=1)
-        other = outside | torch.cat([torch.zeros_like(negative), negative], dim=1)
-        groups = (low, outside, greatest, other)
-        extremes = [pixels.masked_fill(~group, -torch.inf).max(dim=1) for group in groups]
-        values = torch.stack([extreme.values for extreme in extremes], dim=1)
-        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        greatest, other, outside = kinds == GREATEST, kinds == IN, kinds == OUT
+        none, never = torch.zeros_like(outside), torch.zeros_like(outside[:, :1])
+        return [
+            (other, greatest, never),
+            (outside, outside, never),
+            (greatest, none, never),
+            (outside, outside | other, never),
+        ]
 
 
 ROUNDING = 1e-12
@@ -189,7 +257,9 @@ class TopFraction:
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed") -> TopMargins:
+    def margins(
+        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
+    ) -> TopMargins:
         """Return the margins of observed regions (k, *units); positive maps order pixels as signed ones do."""
         if sign == "absolute":
             raise InputError(
