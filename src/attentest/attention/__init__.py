@@ -13,6 +13,14 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
+from attentest.attention.relevance import (
+    GradCAM,
+    GradientRollout,
+    HiResCAM,
+    InputGradient,
+    IntegratedGradients,
+)
+from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import (
     NumpyScores,
@@ -28,8 +36,14 @@ from attentest.errors import InputError
 __all__ = [
     "Aggregation",
     "AggregationLike",
+    "GradCAM",
+    "GradientRollout",
+    "HiResCAM",
+    "InputGradient",
+    "IntegratedGradients",
     "LayerAttention",
     "NumpyScores",
+    "RelevanceScores",
     "Rollout",
     "SavedModel",
     "ScoreFunction",

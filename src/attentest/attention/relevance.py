@@ -246,7 +246,7 @@ class IntegratedGradients(_OnInput):
 
 def as_attention_map(value: Any) -> Aggregation | Relevance:
     """Return an aggregation or a map for a class: one that is given, or that of a name, such as "gradient-rollout"."""
-    allowed = "a map such as Rollout(...) or GradCAM(...)"
+    allowed = "an aggregation such as Rollout(...) or a map such as GradCAM(...)"
     chosen = ATTENTION_MAPS.create(value, "attention", allowed) if isinstance(value, str) else value
     if isinstance(chosen, (Aggregation, Relevance)) and not isinstance(chosen, type):
         return chosen

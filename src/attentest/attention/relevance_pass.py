@@ -133,7 +133,8 @@ class PlainRelevance(PlainPass):
         for layer in self._weights.layers:
             x, kept = self._layer(x, layer)
             saved.append(kept)
-        scores, pull = torch.func.vjp(self._head, x)
+        of_head: Any = torch.func.vjp(self._head, x)
+        scores, pull = of_head
         (slope,) = pull(torch.zeros_like(scores).scatter_(1, target.unsqueeze(1), 1.0))
         taken = []
         for number in reversed(range(self._first, len(saved))):

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attentest.attention.aggregation import AggregationLike, as_aggregation
+from attentest.attention.aggregation import AggregationLike
 from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from attentest.attention.relevance import Relevance
+from attentest.attention.relevance import Relevance, as_attention_map
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
-from attentest.errors import AttentestError, AttentestWarning, ModelError
+from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError
 
 CPU_BATCH_CAP = 64
 """Largest default batch on the CPU: 16 to 128 images take the same time per image (docs/measurements.md)."""
@@ -105,7 +105,10 @@ class ViTScores:
         self, model: nn.Module, attention: Any, image_size: Any, device: torch.device | str | None, owned: bool
     ) -> Encoder:
         """Return the encoder of a model."""
-        self._map: Any = as_aggregation(attention)
+        chosen = as_attention_map(attention)
+        if isinstance(chosen, Relevance):
+            raise InputError(f"{chosen.name} is a map for a class: use RelevanceScores, or AttentionTest.", "attention")
+        self._map: Any = chosen
         return read_encoder(model, image_size, device, owned)
 
     def __repr__(self) -> str:
