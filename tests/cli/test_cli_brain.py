@@ -138,6 +138,10 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     refused = brain("--data", folder, "--out", out, *small())
     assert isinstance(refused.exception, InputError)
     assert "model.safetensors is not the file that" in str(refused.exception)
+    weights.unlink()
+    refused = brain("--data", folder, "--out", out, *small())
+    assert isinstance(refused.exception, InputError)
+    assert "holds no complete model" in str(refused.exception)
 
 
 def test_without_data_it_says_where_they_are() -> None:

@@ -123,7 +123,9 @@ class PaperModel:
             ):
                 raise ValueError(f"{record.name} is not the record of a training")
         except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
+            raise InputError(
+                f"{directory} holds no complete model ({error}): name a directory that does, or remove this one."
+            ) from None
         if training.get("weights_sha256", sha256) != sha256:
             raise InputError(f"{weights} is not the file that {record} was written for: remove the directory.")
         return cls(directory=directory, sha256=sha256, training=training)
