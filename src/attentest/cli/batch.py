@@ -165,8 +165,8 @@ class BatchOutput:
             typer.echo(worded(summary_text(known, alpha), dimension))
 
 
-def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:
-    """Say which images could not be tested, and why."""
+def say_failures(failed: Sequence[Row], count: int, single: int | None) -> None:
+    """Say which images could not be tested, and why; ``single`` is their number of axes, unless files are stacks."""
     from attentest.images.image_source import looks_like_a_stack
 
     for row in failed[:MOST_REASONS]:
@@ -176,5 +176,5 @@ def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:
         say(f"attentest: and {len(failed) - MOST_REASONS} more, whose reasons are not printed here.")
     if failed and count > 1:
         say(f"attentest: {len(failed)} of {count} images could not be tested; the rows of --csv and --json say why.")
-    if not stack and any(looks_like_a_stack(Path(row["image"])) for row in failed):
-        say("attentest: note: a file that holds several images needs --stack.")
+    if single is not None and any(looks_like_a_stack(Path(row["image"]), single) for row in failed):
+        say(worded("attentest: note: a file that holds several images needs --stack.", single))

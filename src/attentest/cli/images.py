@@ -48,7 +48,7 @@ def image_sources(
     recursive
         Whether folders in folders count; None for a command that does not ask.
     stack
-        Whether files are stacks of images.
+        Whether files are stacks of images, which :func:`for_model` takes apart.
     frame, window, channels
         As in ``read_image``.
     """
@@ -61,25 +61,28 @@ def image_sources(
     sources: dict[str, ImageSource] = {}
     repeated = 0
     for path in _files(given, recursive, SUFFIXES if stack else None):
-        for source in _members(path) if stack else [ImageSource(path=path, **read)]:
-            repeated += sources.setdefault(source.name, source) is not source
+        source = ImageSource(path=path, **read)
+        repeated += sources.setdefault(source.name, source) is not source
     if repeated:
         them = "is given more than once, and counts" if repeated == 1 else "are given more than once, and count"
         say(f"attentest: note: {counted(repeated, 'image')} {them} once.")
     return list(sources.values())
 
 
-def with_series(sources: Sequence[ImageSource], dimension: int) -> list[ImageSource]:
-    """Return the images for a model of so many axes: to one of volumes, slices of a DICOM series are one volume.
+def for_model(sources: Sequence[ImageSource], dimension: int, stack: bool = False) -> list[ImageSource]:
+    """Return what the files are to a model of so many axes.
 
-    It has the place of its first slice, and the name of the folder; where that has several series, with the name of the
+    Files that are stacks are the images in them. To a model of volumes, slices of a DICOM series are one volume, which
+    has the place of its first slice, and the name of the folder; where that has several series, with the name of the
     first file after it.
     """
     from attentest.images.dicom_series import grouped, is_dicom
 
+    if stack:
+        return [replace(source, member=place) for source in sources for place in _members(source.path, dimension)]
     if dimension != 3:
         return list(sources)
-    files = grouped(source.path for source in sources if source.member is None and is_dicom(source.path))
+    files = grouped(source.path for source in sources if is_dicom(source.path))
     if files.without_image:
         what = counted(len(files.without_image), "DICOM file")
         say(f"attentest: note: left out {what} without an image, such as {files.without_image[0]}.")
@@ -186,14 +189,13 @@ def _listed(path: Path) -> list[Path]:
     return paths
 
 
-def _members(path: Path) -> list[ImageSource]:
-    from attentest.images.image_source import ImageSource, stack_members
+def _members(path: Path, dimension: int) -> list[tuple[str | None, int]]:
+    from attentest.images.image_source import stack_members
 
     try:
-        members = stack_members(path)
+        return stack_members(path, dimension)
     except InputError:  # it will be said in the row of its first image
-        members = [(None, 0)]
-    return [ImageSource(path=path, member=member) for member in members]
+        return [(None, 0)]
 
 
 def _suffixes() -> tuple[str, ...]:

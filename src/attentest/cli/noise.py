@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attentest.cli.command import Command, Group, with_options_of
-from attentest.cli.images import image_sources, with_series
+from attentest.cli.images import for_model, image_sources
 from attentest.cli.options import (
     OUTPUT,
     ChannelOption,
@@ -72,7 +72,7 @@ class ReferenceOptions:
     def sources(self, images: Sequence[Path]) -> list[ImageSource]:
         """Return the images of files and folders; they are not read."""
         sources = image_sources(images, frame=self.frame, window=self.window, channels=self.channel or ())
-        return with_series(sources, self.axes)
+        return for_model(sources, self.axes)
 
     def read(self, sources: Sequence[ImageSource], progress: Move) -> Iterator[ImageLike]:
         """Read images one by one, and report how many are read."""

@@ -48,7 +48,8 @@ class RunOptions:
 
     recursive: bool = option("Look for images in the folders of folders too.", default=False)
     stack: bool = option(
-        "Each array of a .npy or .npz file is a stack of images, (k, H, W) or (k, H, W, C).",
+        "Each array of a .npy or .npz file is a stack: of images (k, H, W) or (k, H, W, C), signals (k, T) or "
+        "(k, C, T), volumes (k, D, H, W) or (k, C, D, H, W).",
         default=False,
         panel=IMAGE,
     )

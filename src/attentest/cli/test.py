@@ -9,7 +9,7 @@ import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
-from attentest.cli.images import check_pairs, image_sources, with_series
+from attentest.cli.images import check_pairs, for_model, image_sources
 from attentest.cli.options import (
     EngineOptions,
 )
@@ -86,7 +86,8 @@ def test(
 
     log = context.with_resource(RunLog())
     defined = options.attention_test(asked.searched_level)
-    sources = with_series(sources, defined.pipeline.inputs.dimension)
+    dimension = defined.pipeline.inputs.dimension
+    sources = for_model(sources, dimension, asked.stack)
     check_pairs(sources, references)
     outputs.check_count(len(sources))
     folder = context.with_resource(records_folder(outputs.out, outputs.report, where))
@@ -146,7 +147,7 @@ def test(
                 output.print_results(rows)
                 if sensitivities is not None:
                     sensitivities.print()
-    say_failures(failed, len(rows), asked.stack)
+    say_failures(failed, len(rows), None if asked.stack else dimension)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
     interruption.finish(len(sources), "image")
     if failed:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError, shortened, worded
 from attentest.images.image_file import (
     DECODING_ERRORS,
     MAX_PIXELS,
@@ -41,12 +41,16 @@ Header: TypeAlias = "tuple[tuple[int, ...], bool, np.dtype[Any]]"
 """Shape, whether in Fortran order, and dtype of an array."""
 
 
-def stack_members(path: Path) -> list[tuple[str | None, int]]:
+STACKS = {1: "(k, T) or (k, C, T)", 2: "(k, H, W) or (k, H, W, C)", 3: "(k, D, H, W) or (k, C, D, H, W)"}
+"""Shapes of a stack of signals, images or volumes, by their number of axes."""
+
+
+def stack_members(path: Path, dimension: int) -> list[tuple[str | None, int]]:
     """Return the places of the images of a .npy file, or of every array of a .npz archive; no pixels are read."""
-    return [(array, index) for array, count in _image_counts(path).items() for index in range(count)]
+    return [(array, index) for array, count in _image_counts(path, dimension).items() for index in range(count)]
 
 
-def _image_counts(path: Path) -> dict[str | None, int]:
+def _image_counts(path: Path, dimension: int) -> dict[str | None, int]:
     """Return the number of images of each array of a stack, of which a .npy file has one without a name."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"a stack (--stack) must be a .npy or .npz file, got {path}.")
@@ -54,11 +58,11 @@ def _image_counts(path: Path) -> dict[str | None, int]:
     with decoding(f"{path} is not a readable stack of images", quoted=True):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                counts: dict[str | None, int] = {None: _header(file, path, None, _size(file))[0][0]}
+                counts: dict[str | None, int] = {None: _header(file, path, None, _size(file), dimension)[0][0]}
         else:
             with zipfile.ZipFile(path) as archive:
                 arrays = [name.removesuffix(".npy") for name in archive.namelist()]
-                counts = {array: _images_in(archive, path, array) for array in arrays}
+                counts = {array: _images_in(archive, path, array, dimension) for array in arrays}
     if not counts:
         raise InputError(f"{path} holds no arrays.")
     if sum(counts.values()) > MAX_IMAGES:
@@ -66,7 +70,7 @@ def _image_counts(path: Path) -> dict[str | None, int]:
     return counts
 
 
-def looks_like_a_stack(path: Path) -> bool:
+def looks_like_a_stack(path: Path, dimension: int) -> bool:
     """Return whether a file may be a stack that was taken for a single image: (k, H, W) looks like (H, W, C)."""
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
@@ -74,39 +78,42 @@ def looks_like_a_stack(path: Path) -> bool:
         return True
     try:
         with path.open("rb") as file:
-            shape = _header(file, path, None, _size(file))[0]
+            shape = _header(file, path, None, _size(file), dimension)[0]
     except DECODING_ERRORS:
         return False
-    return len(shape) == 4 or shape[-1] not in COLOURS
+    return len(shape) == dimension + 2 or dimension != 2 or shape[-1] not in COLOURS
 
 
-def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:
-    """Return an image of a stack: (H, W) or (H, W, C). Nothing is unpickled."""
+def read_member(path: Path, array: str | None, index: int, dimension: int) -> NDArray[Any]:
+    """Return an image of a stack: (H, W) or (H, W, C), a signal or a volume. Nothing is unpickled."""
     check_regular(path)
     with decoding(f"{path} is not a readable stack of images", quoted=True):
         if array is None:
-            _image_counts(path)  # raises an error for one that cannot be read
+            _image_counts(path, dimension)  # raises an error for one that cannot be read
             values = np.lib.format.open_memmap(path, mode="r")[index]
         else:
-            values = _member_of_archive(path, array, index)
+            values = _member_of_archive(path, array, index, dimension)
         return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
-def _images_in(archive: zipfile.ZipFile, path: Path, array: str) -> int:
+def _images_in(archive: zipfile.ZipFile, path: Path, array: str, dimension: int) -> int:
     """Return the number of images of an array; 1 if it is no stack, so that reading it gives the reason."""
     try:
         with archive.open(f"{array}.npy") as file:
-            return _header(file, path, array, archive.getinfo(f"{array}.npy").file_size)[0][0]
+            return _header(file, path, array, archive.getinfo(f"{array}.npy").file_size, dimension)[0][0]
     except DECODING_ERRORS:
         return 1
 
 
-def _header(file: Any, path: Path, array: str | None, size: int) -> Header:
+def _header(file: Any, path: Path, array: str | None, size: int, dimension: int) -> Header:
     """Return shape, order and dtype of a stack in .npy format, checked; the file is then at its first value."""
     where = str(path) if array is None else f"{array} in {path}"
-    header = shape, _, _ = _array_header(file, where, size, (3, 4), "be a stack (k, H, W) or (k, H, W, C)")
+    axes, wanted = (dimension + 1, dimension + 2), f"be a stack {STACKS[dimension]}"
+    header = shape, _, _ = _array_header(file, where, size, axes, wanted)
     if math.prod(shape[1:]) > MAX_PIXELS:
-        raise InputError(f"an image of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values.")
+        raise InputError(
+            f"{worded('an image', dimension)} of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values."
+        )
     return header
 
 
@@ -133,10 +140,10 @@ def _size(file: Any) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _member_of_archive(path: Path, array: str, index: int) -> NDArray[Any]:
+def _member_of_archive(path: Path, array: str, index: int, dimension: int) -> NDArray[Any]:
     """Return an image of an array in an archive; only the bytes up to its end are read."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{array}.npy") as file:
-        shape, fortran, dtype = _header(file, path, array, archive.getinfo(f"{array}.npy").file_size)
+        shape, fortran, dtype = _header(file, path, array, archive.getinfo(f"{array}.npy").file_size, dimension)
         if fortran:  # the values of an image are spread over the whole array
             if math.prod(shape) > MAX_PIXELS:
                 raise InputError(f"{array} in {path} is stored in Fortran order and too large: save it in C order.")
@@ -251,7 +258,7 @@ class ImageSource:
         if self.member is None:
             options: dict[str, Any] = {"frame": self.frame, "window": self.window, "channels": self.channels}
             return read_scan(self.path, dimension=dimension, **options)
-        return Scan(read_member(self.path, *self.member))
+        return Scan(read_member(self.path, *self.member, dimension))
 
     def status(self) -> tuple[int, ...] | None:
         """Return what changes whenever a file does; None if one is no regular file with content."""
