@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from attentest.attention import AggregationLike
+    from attentest.attention.relevance import Relevance
     from attentest.contrast import Channels, ContrastLike
     from attentest.noise import ImageNoise, NoiseLike
     from attentest.search import Search
@@ -229,9 +230,9 @@ class Definition:
         panel=COMPARED,
         label="It consists of",
     )
-    attention: AggregationLike = option(
-        'How attention becomes a map: "rollout" (the paper\'s), "last-layer", or ``Rollout(...)`` or '
-        "``LayerAttention(...)`` from ``attentest.attention``.",
+    attention: AggregationLike | Relevance = option(
+        'How the map is made: "rollout" (the paper\'s), "last-layer", or ``Rollout(...)``, ``LayerAttention(...)``, '
+        "``GradientRollout(target)`` and other maps for a class from ``attentest.attention``.",
         default="rollout",
         recorded=False,  # the description of the model has it
         of_model=True,

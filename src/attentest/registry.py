@@ -35,6 +35,17 @@ class Part:
 
 
 @dataclass(frozen=True)
+class MapPart(Part):
+    """A map; its location takes the parameters ``takes`` as well, which have options of their own."""
+
+    takes: tuple[str, ...] = ("head_fusion",)
+
+
+FOR_A_CLASS = ("target", "sign")
+"""What maps for a class take."""
+
+
+@dataclass(frozen=True)
 class ImageFormat(Part):
     """A format of image files; its location is a function from a path and a frame (int or None) to an array.
 
@@ -150,22 +161,31 @@ ENGINES = Registry(
 ATTENTION_MAPS = Registry(
     "attention",
     {
-        "rollout": Part("attention.aggregation:Rollout", "attention rollout over all layers, as in the paper"),
-        "last-layer": Part("attention.aggregation:LayerAttention", "attention of the class token in the last layer"),
-        "layer": Part("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", "K", int),
-        "gradient-rollout": Part(
+        "rollout": MapPart("attention.aggregation:Rollout", "attention rollout over all layers, as in the paper"),
+        "last-layer": MapPart("attention.aggregation:LayerAttention", "attention of the class token in the last layer"),
+        "layer": MapPart("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", "K", int),
+        "gradient-rollout": MapPart(
             "attention.relevance:GradientRollout",
             "attention weighted by the gradient of a class score, over all layers",
+            takes=("target",),
         ),
-        "grad-cam": Part("attention.relevance:GradCAM", "Grad-CAM for a class, of the tokens of the last layer"),
-        "hires-cam": Part("attention.relevance:HiResCAM", "HiResCAM for a class, of the tokens of the last layer"),
-        "input-gradient": Part("attention.relevance:InputGradient", "gradient of a class score in the input"),
-        "integrated-gradients": Part(
-            "attention.relevance:IntegratedGradients", "that gradient times input, averaged from black to the image"
+        "grad-cam": MapPart(
+            "attention.relevance:GradCAM", "Grad-CAM for a class, of the tokens of the last layer", takes=FOR_A_CLASS
+        ),
+        "hires-cam": MapPart(
+            "attention.relevance:HiResCAM", "HiResCAM for a class, of the tokens of the last layer", takes=FOR_A_CLASS
+        ),
+        "input-gradient": MapPart(
+            "attention.relevance:InputGradient", "gradient of a class score in the input", takes=FOR_A_CLASS
+        ),
+        "integrated-gradients": MapPart(
+            "attention.relevance:IntegratedGradients",
+            "that gradient times the input, averaged on the way from zero to it",
+            takes=FOR_A_CLASS,
         ),
     },
 )
-"""How the attention of layers and heads becomes one score per patch; each location takes ``head_fusion`` as well."""
+"""How the attention of layers and heads, or the gradient of a class score, becomes one score per patch."""
 
 REGION_UNITS = Registry(
     "region_unit",

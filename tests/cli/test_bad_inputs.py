@@ -428,7 +428,7 @@ OPTIONS: dict[str, list[str]] = {
         "--noise 1 --threshold 0.5 --top-fraction 0.5",
         *(f"--noise 1 --randomise {value}" for value in ("-1", "nan", "inf", DIGITS)),
         *(f"--noise 1 --randomise 1 --randomise-seed {value}" for value in ("-1", "1.5", "x", DIGITS)),
-        *(f"--noise 1 --attention {value}" for value in ("x", "layer:x", "layer:99", f"layer:{DIGITS}", "layer:")),
+        *(f"--noise 1 --map {value}" for value in ("x", "layer:x", "layer:99", f"layer:{DIGITS}", "layer:")),
         *(f"--noise 1 --heads {value}" for value in ("x", "99", DIGITS, "-1")),
         *(f"--noise 1 --image-size {value}" for value in ("0", "1", "x", "8x", "99999", DIGITS, "16384")),
         *(f"--noise 1 --range {value}" for value in ("0", "0,0", "a,b", f"0,{DIGITS}", "0,nan")),

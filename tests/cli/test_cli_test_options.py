@@ -229,8 +229,8 @@ def test_deciding_and_writing_a_table_go_together() -> None:
             "--noise 1 --channels red",
             "--channels must be mean, the number of a channel, or weights",
         ),
-        ("--noise 1 --attention all", "--attention must be rollout, last-layer or layer:K, got 'all'"),
-        ("--noise 1 --attention layer:last", "--attention layer:K needs a whole number after the colon, got 'last'"),
+        ("--noise 1 --map all", "integrated-gradients, got 'all'"),
+        ("--noise 1 --map layer:last", "--map layer:K needs a whole number after the colon, got 'last'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_computed(
@@ -269,7 +269,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
         ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
         ("--heads 99", "--heads = 99, but the model has heads"),
-        ("--attention layer:99", "--attention layer:K must be from -2 to 1 for this model, got 99"),
+        ("--map layer:99", "--map layer:K must be from -2 to 1 for this model, got 99"),
         ("--contrast neighbourhood:0", "--contrast neighbourhood:RADIUS must be finite and at least 1 pixel"),
         ("--filter gaussian:0", "--filter gaussian:SIGMA (of the blur) must be positive"),
         (

@@ -117,7 +117,7 @@ def test_photographs_in_files_through_the_command_line(
 def test_options_of_the_command_line_reach_the_test(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--attention", "layer:1", "--heads", "max", "--image-size", "32x48", "--range", "0,1",
+    options = ["--map", "layer:1", "--heads", "max", "--image-size", "32x48", "--range", "0,1",
                "--channels", "0.3,0.59,0.11", "--noise", "0.08,0.07,0.09", "--rho", "0.2", "--tol", "1e-4"]  # fmt: skip
     monkeypatch.chdir(folder)
     done = run_main(capsys, "test", "bright_cat.npy", "--model", "model", *options, "--no-interval", "--json")
@@ -134,8 +134,8 @@ def test_options_of_the_command_line_reach_the_test(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--attention", "gradient"), "--attention must be rollout, last-layer or layer:K"),
-        (("--attention", "layer:9"), "layer:K must be from -3 to 2"),
+        (("--map", "gradient"), "--map must be rollout, last-layer, layer:K, gradient-rollout"),
+        (("--map", "layer:9"), "layer:K must be from -3 to 2"),
         (("--heads", "7"), "--heads = 7, but the model has heads 0 to"),
         (("--heads", "median"), "--heads must be 'mean', 'max', 'min'"),
         (("--image-size", "big"), "--image-size must be a side"),

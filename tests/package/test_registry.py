@@ -84,9 +84,12 @@ def test_what_is_no_engine() -> None:
 
 @pytest.mark.parametrize("name", registry.ATTENTION_MAPS)
 def test_attention_maps(name: str) -> None:
-    made = registry.ATTENTION_MAPS.create(spelled(name, registry.ATTENTION_MAPS[name]), head_fusion="max")
-    assert isinstance(made, Aggregation)
-    assert made.head_fusion == "max"
+    part = registry.ATTENTION_MAPS[name]
+    values = {"head_fusion": "max", "target": 3, "sign": "signed"}
+    chosen = {parameter: values[parameter] for parameter in part.takes}
+    made = registry.ATTENTION_MAPS.create(spelled(name, part), **chosen)
+    assert isinstance(made, Aggregation if "head_fusion" in chosen else Relevance)
+    assert {parameter: getattr(made, parameter) for parameter in chosen} == chosen
 
 
 @pytest.mark.parametrize("name", registry.REGION_UNITS)
@@ -355,7 +358,7 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
         raise InputError("nothing is computed here")
 
     monkeypatch.setattr(attentest.AttentionTest, "from_pretrained", from_pretrained)
-    arguments = ["test", "0.npy", "--attention", "first-layer", "--contrast", "reversed:2", "--filter", "box",
+    arguments = ["test", "0.npy", "--map", "first-layer", "--contrast", "reversed:2", "--filter", "box",
                  "--search", "quick"]  # fmt: skip
     for noise in ("picky.noise", "range"):
         done = CliRunner().invoke(extended, [*arguments, "--noise", noise])
@@ -367,7 +370,10 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
         described = received["noise"].describe()
         assert described.get("estimator", described.get("method")) == {"picky.noise": "PickyVariance"}.get(noise, noise)
     for option, message in (
-        ("--attention", "--attention must be rollout, last-layer, layer:K or first-layer, got 'none'."),
+        (
+            "--map",
+            "integrated-gradients or first-layer, got 'none'.",
+        ),
         ("--contrast", "--contrast must be .* region-mean or reversed:STRENGTH, got 'none'."),
         ("--filter", "--filter must be .* gaussian:SIGMA, box or a .npy file, got 'none'."),
         (

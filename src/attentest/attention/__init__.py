@@ -29,6 +29,7 @@ from attentest.attention.score_function import (
     function_scores,
     score_properties,
 )
+from attentest.attention.text import TextRelevance
 from attentest.attention.torch_transformer import TorchTransformer
 from attentest.attention.vit import ViTScores, readable
 from attentest.errors import InputError
@@ -47,6 +48,7 @@ __all__ = [
     "Rollout",
     "SavedModel",
     "ScoreFunction",
+    "TextRelevance",
     "TorchScores",
     "TorchTransformer",
     "ViTScores",

@@ -324,11 +324,14 @@ def _rotations(rope: Any, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 def _class_scores(model: nn.Module, images: Tensor) -> Any:
-    """Return the logits (m, K) of a model with a head, None for one without."""
+    """Return the logits (m, K) of a model with a head, or what one without returns."""
+    if hasattr(model, "text_model"):
+        return None  # it compares images with texts
     family = next(filter(None, map(family_of, model.modules())))
     is_told = "interpolate_pos_encoding" in inspect.signature(model.forward).parameters
     forward = family.forward or (_forward_any_size if is_told else nn.Module.__call__)
-    return getattr(forward(model, images), "logits", None)
+    output = forward(model, images)
+    return getattr(output, "logits", output)
 
 
 LIBRARY = ModelLibrary(

@@ -50,11 +50,12 @@ class Relevance(ABC):
     ``at`` says in what: "attention", the weights of every layer from ``first_layer`` on; "tokens", those that enter the
     attention of one layer, after the norm before it; "input", the model's input. ``sign`` says which values make the
     region: "positive", those for the class; "absolute", those for and against it; "signed", the map as it is, scaled
-    from its least to its greatest value.
+    from its least to its greatest value. ``head`` is what the model must have.
     """
 
     name: ClassVar[str]
     at: ClassVar[Literal["attention", "tokens", "input"]]
+    head: ClassVar[Literal["classes", "text"]] = "classes"
     target: int | str
     sign: Sign
 

@@ -14,6 +14,7 @@ from attentest.attention.encoder import Encoder, float64_copy
 from attentest.attention.forward_pass import SAME, plain_weights
 from attentest.attention.relevance import Relevance, chosen_class, lead_of_others, on_the_way
 from attentest.attention.relevance_pass import ModuleRelevance, PlainRelevance, RelevanceForward
+from attentest.attention.text import TextRelevance, similarity
 from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores, transformer_in
 from attentest.errors import ModelError
 
@@ -33,7 +34,10 @@ class RelevanceScores(ViTScores):
         _, library = transformer_in(model)
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         encoder = library.read(transformer_in(whole)[0], image_size, device, True)
-        self._class_scores = ClassScores(module=whole, forward=library.class_scores, labels=_labels(model))
+        forward, labels = library.class_scores, _labels(model)
+        if isinstance(self._map, TextRelevance):
+            forward, labels = similarity(whole, self._map), (self._map.text,)
+        self._class_scores = ClassScores(module=whole, forward=forward, labels=labels)
         return Encoder(**{**vars(encoder), "weights": stored})
 
     @torch.no_grad()
@@ -48,7 +52,8 @@ class RelevanceScores(ViTScores):
                 "target",
             )
         self.classes = scores.shape[1]
-        self._target = self._class_scores.target(self._map.target, self.classes)
+        target = self._class_scores.target(self._map.target, self.classes)
+        self._target = 0 if self.classes == 1 else target  # of one class there is nothing to predict
         if getattr(self._map, "per", "") == "pixel":
             none = (0,) * len(encoder.image_size)
             self.grid_shape, self.start, self.covered, self.overlap = encoder.image_size, none, encoder.image_size, none

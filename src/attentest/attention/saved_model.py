@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from attentest.attention.encoder import checked_size, unreadable
 from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
+from attentest.attention.text import tokeniser
 from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
 
@@ -147,12 +148,14 @@ class ModelConfig:
 class SavedModel:
     """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one.
 
-    ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise, or empty.
+    ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise, or empty. If a
+    head was asked for, the encoder is a part of the model with it; ``tokeniser`` is that of a model with texts.
     """
 
     encoder: nn.Module
     processor: dict[str, Any] | None
     usual_processor: str
+    tokeniser: Callable[[str], tuple[int, ...]] | None = None
 
     def __repr__(self) -> str:
         processor = "None" if self.processor is None else f"<{len(self.processor)} settings>"
@@ -165,6 +168,7 @@ def load_model(
     allow_pickle: bool = False,
     local_files_only: bool = False,
     revision: str | None = None,
+    head: Literal["", "classes", "text"] = "",
 ) -> SavedModel:
     """Load the encoder of a vision transformer saved with ``save_pretrained``.
 
@@ -179,6 +183,8 @@ def load_model(
         Whether to use only files downloaded before, and never the network.
     revision
         Branch, tag or commit on the hub.
+    head
+        "classes" to load the model with its classification head, "text" with its part for texts and their tokeniser.
 
     Returns
     -------
@@ -195,7 +201,17 @@ def load_model(
         family = family_of_type(config.model_type)
         if family is None:
             raise unreadable(config.model_type, f"the model {files.where}")
-        encoder = _encoder(family, config, files)
+        encoder = _encoder(family, config, files, head)
+        tokens = None
+        if head == "text":
+            part = settings.get("text_config")
+            padded = str(config.model_type).startswith("siglip")
+            tokens = tokeniser(
+                files.directory or files.source,
+                dict(part) if isinstance(part, Mapping) else {},
+                padded,
+                **files.options,
+            )
         processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
         if processor and not family.processor:
             warnings.warn(
@@ -205,10 +221,12 @@ def load_model(
                 stacklevel=2,
             )
             processor = None
-        return SavedModel(encoder=encoder, processor=processor or None, usual_processor=family.processor)
+        return SavedModel(
+            encoder=encoder, processor=processor or None, usual_processor=family.processor, tokeniser=tokens
+        )
 
 
-def _encoder(family: Family, config: ModelConfig, files: ModelFiles) -> nn.Module:
+def _encoder(family: Family, config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
     is_vit = ViTSettings.model_type in family.model_types
     config.check_dtype()
     with nullcontext() if is_vit else quiet_transformers():
@@ -221,18 +239,47 @@ def _encoder(family: Family, config: ModelConfig, files: ModelFiles) -> nn.Modul
             f"{stored.count}; {ADVICE}"
         )
     path = files.path(WEIGHTS) if is_vit and files.directory is not None else None
-    plain = None if path is None or files.path("adapter_config.json") else stored_vit(config.settings, path)
-    return _load_weights(family, config, files, stored) if plain is None else plain
+    is_plain = path is not None and not files.path("adapter_config.json") and head != "text"
+    plain = stored_vit(config.settings, path, bool(head)) if path is not None and is_plain else None
+    return _load_weights(family, config, files, stored, head) if plain is None else plain
 
 
-def _load_weights(family: Family, config: ModelConfig, files: ModelFiles, stored: StoredWeights | None) -> Any:
+WITH_HEAD = {
+    "classes": re.compile(r"For(Image|Video|Audio)?Classification(WithTeacher)?$"),
+    "text": re.compile(r"^(CLIP|Siglip|Siglip2)Model$"),
+}
+"""Names of the classes of transformers that have a head of each kind."""
+
+
+def _class_with_head(family: Family, config: ModelConfig, files: ModelFiles, head: str) -> Any:
+    """Return the class of transformers that a configuration names for a model with a head."""
+    import transformers
+
+    names = config.settings.get("architectures")
+    stated = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    for name in filter(WITH_HEAD[head].search, stated):
+        model = getattr(transformers, name, None)
+        if getattr(getattr(model, "config_class", None), "model_type", None) in family.model_types:
+            return model
+    needed = "a classification head" if head == "classes" else "a part for texts"
+    raise ModelError(
+        f"the model {files.where} was not saved with {needed} (its config.json names {', '.join(stated) or 'none'}): "
+        "give one that was, or use rollout.",
+        "target" if head == "classes" else "text",
+    )
+
+
+def _load_weights(
+    family: Family, config: ModelConfig, files: ModelFiles, stored: StoredWeights | None, head: str
+) -> Any:
     from transformers.activations import ACT2FN
 
     config.check_activation(ACT2FN)
-    options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler else {}
+    options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler and not head else {}
+    loaded = _class_with_head(family, config, files, head) if head else encoder_class(family)
     try:
         with quiet_transformers():
-            model, info = encoder_class(family).from_pretrained(
+            model, info = loaded.from_pretrained(
                 files.directory or files.source,
                 dtype=(stored and stored.dtype) or "auto",  # as it is stored, whatever the configuration says
                 use_safetensors=None if files.allow_pickle else True,
@@ -246,12 +293,12 @@ def _load_weights(family: Family, config: ModelConfig, files: ModelFiles, stored
             )
     except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
         raise files.not_loaded(error) from None
-    _check_matching(model, info, files.where, stored.shapes if stored else {})
+    _check_matching(model, info, files.where, stored.shapes if stored else {}, bool(head))
     return model
 
 
 def _check_matching(
-    model: nn.Module, info: Mapping[str, Any], where: str, stored: Mapping[str, tuple[int, ...]]
+    model: nn.Module, info: Mapping[str, Any], where: str, stored: Mapping[str, tuple[int, ...]], head: bool
 ) -> None:
     """Check that the weights of a model have the shapes that its configuration asks for, and that all are there.
 
@@ -265,6 +312,8 @@ def _check_matching(
         What a message says of where the weights are.
     stored
         Shapes of the weights in the files, by their names there; none if they are not known.
+    head
+        Whether the weights of the head are needed too.
     """
     # With its shapes, or, in transformers 4, without.
     keys = [entry if isinstance(entry, str) else entry[0] for entry in info["mismatched_keys"]]
@@ -282,7 +331,7 @@ def _check_matching(
         ("missing_keys", "lack {} that config.json asks for"),
         ("unexpected_keys", "have {} that config.json does not ask for"),
     ):
-        if used := _used(info[reported]):
+        if used := sorted(info[reported]) if head and reported == "missing_keys" else _used(info[reported]):
             tensors = problem.format(counted(len(used), "tensor"))
             raise ModelError(f"the weights {where} {tensors}, {used[0]} first; {ADVICE}")
 

@@ -25,8 +25,11 @@ UNUSED_SETTINGS = {
 }  # fmt: skip
 """Settings in config.json without effect on the attention of a model whose weights are all stored in one dtype."""
 
-UNUSED_WEIGHTS = ("classifier.", "pooler.")
-"""Beginnings of the names of weights that do not affect the attention."""
+CLASSIFIER = "classifier."
+"""Beginning of the names of the weights of the classification head."""
+
+UNUSED_WEIGHTS = "pooler."
+"""Beginning of the names of weights that affect neither attention nor class scores."""
 
 RENAMED = (
     (re.compile(r"^vit\."), ""),
@@ -56,10 +59,11 @@ class ViTSettings:
     qkv_bias: bool = True
 
 
-def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
+def stored_vit(config: Mapping[str, Any], weights: Path, head: bool = False) -> nn.Module | None:
     """Return the encoder in a safetensors file, None if there is anything unusual: transformers then decides on it.
 
-    The sizes in the content of config.json, and the header of the file, have been checked.
+    The sizes in the content of config.json, and the header of the file, have been checked. ``head`` says whether the
+    encoder is returned with its classification head.
     """
     settings = _settings(config)
     if settings is None:
@@ -70,6 +74,7 @@ def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
         stored = _stored(weights)
     except (OSError, SafetensorError):
         return None
+    classifier = {name: stored.pop(name) for name in list(stored) if name.startswith(CLASSIFIER)}
     needed = encoder.state_dict()
     dtypes = {str(weight.dtype).removeprefix("torch.") for weight in stored.values()}
     declared = config.get("dtype", config.get("torch_dtype"))
@@ -78,7 +83,12 @@ def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
     if len(dtypes) != 1 or declared not in (None, *dtypes) or not stored["layernorm.weight"].is_floating_point():
         return None
     encoder.load_state_dict(stored, assign=True)
-    return encoder.eval()
+    if not head:
+        return encoder.eval()
+    weight, bias = (classifier.get(f"{CLASSIFIER}{name}") for name in ("weight", "bias"))
+    if weight is None or bias is None or weight.shape != (len(bias), settings.hidden_size):
+        return None
+    return ViTClassifier(encoder, weight, bias, config.get("id2label")).eval()
 
 
 def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
@@ -137,6 +147,20 @@ class ViTModel(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens)
         return torch.as_tensor(self.layernorm(tokens))
+
+
+class ViTClassifier(nn.Module):
+    """The encoder with a linear head over its class token; ``labels`` are the names of the classes, by number."""
+
+    def __init__(self, encoder: ViTModel, weight: Tensor, bias: Tensor, labels: Any) -> None:
+        super().__init__()
+        self.vit, self.labels = encoder, labels
+        self.classifier = nn.Linear(weight.shape[1], len(weight), device="meta")
+        self.classifier.load_state_dict({"weight": weight, "bias": bias}, assign=True)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the class scores (m, K) of images (m, C, *axes)."""
+        return torch.as_tensor(self.classifier(self.vit(images)[:, 0]))
 
 
 CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, search_option
-from attentest.cli.values import as_aggregation, as_chosen_contrast, as_noise_model, noise_file
+from attentest.cli.values import as_chosen_contrast, as_map, as_noise_model, noise_file
 from attentest.definition import COMPARED, IMAGE, MODEL, PretrainedDefinition, option
 from attentest.errors import InputError
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
@@ -39,7 +39,28 @@ class AttentionTestOptions:
         metavar="DIR",
         shown_default="the bundled 16x16 model",
     )
-    attention: str = option(f"How attention becomes a map: {ATTENTION_MAPS.choices()}.", default="rollout")
+    map_name: str = option(
+        f"How the map is made: {ATTENTION_MAPS.choices()}.", default="rollout", flag="--map", metavar="MAP"
+    )
+    target: str | None = option(
+        "Of a map for a class: its number, its label, or predicted.",
+        default=None,
+        flag="--class",
+        metavar="CLASS",
+        shown_default="predicted",
+    )
+    text: str | None = option(
+        "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
+        default=None,
+        panel=MODEL,
+        shown_default=False,
+    )
+    sign: str | None = option(
+        "Of a map for a class: what makes the region, positive, absolute or signed values.",
+        default=None,
+        panel=MODEL,
+        shown_default="the map's own",
+    )
     heads: str = option(
         "How heads are combined: mean, max, min, or the number of a single head.", default="mean", panel=MODEL
     )
@@ -107,7 +128,7 @@ class AttentionTestOptions:
         return AttentionTest.from_pretrained(
             model_named(self.model) if self.model else bundled_model(),
             noise=as_noise_model(self.noise, self.rho),
-            attention=as_aggregation(self.attention, self.heads),
+            attention=as_map(self.map_name, self.heads, self.target, self.text, self.sign),
             preprocessing="saved" if self.preprocessing else None,
             contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
             search=spectral if self.search == SPECTRAL else str(self.search),

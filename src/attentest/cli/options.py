@@ -22,6 +22,7 @@ from attentest.registry import (
     NOISE_ESTIMATORS,
     REGION_UNITS,
     SEARCHES,
+    Registry,
 )
 
 OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
@@ -32,9 +33,9 @@ OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure
 """Options that name what a command writes."""
 
 
-REGISTRIES = {
+REGISTRIES: dict[str, Registry[Any]] = {
     "--noise": IMAGE_NOISE,
-    "--attention": ATTENTION_MAPS,
+    "--map": ATTENTION_MAPS,
     "--region-unit": REGION_UNITS,
     "--contrast": CONTRASTS,
     "--filter": FILTERS,
@@ -52,13 +53,14 @@ OTHER_NAMES = {
     "drawn_noise": "--true-noise",
     "head_fusion": "--heads",
     "image_shape": "--size",
-    "layer": "--attention layer:K",
+    "layer": "--map layer:K",
     "mean_sha256": "--mean",
     "model_sha256": "--model",
     "n": "--images",
     "power": "--power",
     "radius": "--contrast neighbourhood:RADIUS",
     "sigma": "--noise",
+    "target": "--class",
     "the file name of the figure": "--out",
     "the file name of the noise file": "--out",
     "the file name of the report": "--out",

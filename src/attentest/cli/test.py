@@ -47,7 +47,7 @@ def test(
     ```
     attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
     attentest test photo.jpg --noise 8 --model google/vit-base-patch16-224 \
-        --attention last-layer
+        --map last-layer
     attentest test scans/*.npy --noise noise.safetensors --top-fraction 0.1 \
         --components --csv scans.csv
     attentest test after.npy --contrast reference --reference before.npy \

@@ -17,6 +17,7 @@ from attentest.attention import ScoreFunction, ViTScores, as_score_function, loa
 from attentest.attention.relevance import Relevance, as_attention_map
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.score_function import NumpyFunction, TorchFunction
+from attentest.attention.text import TextRelevance
 from attentest.checks import as_generator, float_array, level
 from attentest.contrast.contrast import Contrast, as_connectivity
 from attentest.definition import Definition, ModelDefinition, PretrainedDefinition, documentation, options_of
@@ -98,12 +99,16 @@ class AttentionTest:
             over the network unless ``local_files_only``. Nothing a model brings is ever run.
         {options}
         """
+        attention = as_attention_map(definition.attention)
         saved = load_model(
             source,
+            head=attention.head if isinstance(attention, Relevance) else "",
             allow_pickle=definition.allow_pickle,
             local_files_only=definition.local_files_only,
             revision=definition.revision,
         )
+        if isinstance(attention, TextRelevance) and saved.tokeniser is not None:
+            definition = replace(definition, attention=attention.tokenised(saved.tokeniser))
         options = {field.name: getattr(definition, field.name) for field in fields(Definition)}
         as_saved = isinstance(definition.preprocessing, str) and definition.preprocessing == "saved"
         processor = saved.processor if as_saved else definition.preprocessing
