@@ -18,6 +18,7 @@ import attentest
 from attentest import registry
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import ModelLibrary
+from attentest.attention.relevance import Relevance
 from attentest.contrast import Background, Contrast, Filtered
 from attentest.errors import InputError
 from attentest.images.image_file import read_image
