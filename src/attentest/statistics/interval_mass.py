@@ -15,6 +15,8 @@ mean, relative to its value at t. Its masses are those of :func:`log_student_mas
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri_exp
@@ -38,6 +40,7 @@ BLUNT, GRADING = 8.0, 4
 uniform they are at 1 - (1 - y)^GRADING."""
 
 
+@cache
 def gauss_legendre(count: int) -> tuple[Floats, Floats]:
     """Return the nodes and the weights of Gauss-Legendre quadrature on [0, 1], (count,) each."""
     nodes, weights = np.polynomial.legendre.leggauss(count)

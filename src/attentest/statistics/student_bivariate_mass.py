@@ -16,14 +16,13 @@ in which the integrand changes little. The relative error of a mass is below 2e-
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import erfcx
 
-from attentest.statistics.bivariate_mass import TRANSITION, Rectangles, in_chunks
+from attentest.statistics.bivariate_mass import TRANSITION, Panels, Rectangles, tail_ratio
 from attentest.statistics.columns import Floats, Integers, repeated
-from attentest.statistics.interval_mass import gauss_legendre, log_sums
 from attentest.statistics.roots import increasing_roots
 
 NEGLIGIBLE, UNSURE = 50.0, 10.0
@@ -45,8 +44,7 @@ NODES = 10
 NARROW = 0.2
 """If an interval of V is narrower than this, in units of gamma times its distance from T, three nodes measure it."""
 
-_OUTER, _SQRT_HALF, _SQRT_2PI = np.sqrt(0.6), np.sqrt(0.5), np.sqrt(2 * np.pi)
-_PLACES, _WEIGHTS = gauss_legendre(NODES)
+_OUTER, _SQRT_2PI = np.sqrt(0.6), np.sqrt(2 * np.pi)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,22 +117,20 @@ class StudentRectangles(Rectangles):
                 slope = np.where(h > 0, slope + h * h_slope, slope)
         return bound, slope, curvature + self.degrees * np.maximum(1 - steep * steep, FLAT)
 
-    def log_integrals(self, index: Integers, count: int) -> Floats:
-        """Return the log masses of the rectangles: see :meth:`Rectangles.log_integrals`."""
+    def panels(self, index: Integers, count: int) -> Iterator[tuple[int, Panels]]:
+        """Yield the panels that matter: see :meth:`Rectangles.panels`."""
         lower, upper = (np.clip(end, self.least, self.greatest) for end in (self.lower, self.upper))
         rows = np.flatnonzero(lower < upper)
-        wide = replace(self, lower=lower, upper=upper).take(rows)
-        which, start, width = _panels(wide)
-        logs = np.empty(len(which))
-        for chunk in in_chunks(len(which)):
-            panels = wide.take(which[chunk])
-            cosh, sinh, at = panels.at(start[chunk] + width[chunk] * _PLACES[:, None])
-            at += _log_interval(panels, cosh, sinh)
-            greatest = at.max(axis=0)
-            shift = np.where(np.isneginf(greatest), 0.0, greatest)
-            with np.errstate(divide="ignore"):
-                logs[chunk] = shift + np.log((_WEIGHTS @ np.exp(at - shift)) * width[chunk] * panels.unit)
-        return log_sums(index[rows], log_sums(which, logs, len(rows)), count)
+        if len(rows):
+            which, start, width = _panels(replace(self, lower=lower, upper=upper).take(rows))
+            yield NODES, Panels(rectangle=rows[which], start=start, width=width)
+
+    def integrand(self, panels: Panels, step: Floats) -> tuple[Floats, Floats]:
+        """Return the density times the probability of the interval of V: see :meth:`Rectangles.integrand`."""
+        cosh, sinh, logs = self.at(panels.start + step)
+        logs += _log_interval(self, cosh, sinh)
+        greatest = np.maximum(logs.max(axis=0), np.finfo(np.float64).min)
+        return greatest + np.log(self.unit), np.exp(logs - greatest)
 
 
 def _log_interval(rectangles: StudentRectangles, cosh: Floats, sinh: Floats) -> Floats:
@@ -152,19 +148,14 @@ def _log_interval(rectangles: StudentRectangles, cosh: Floats, sinh: Floats) -> 
     narrow = width * np.maximum(1.0, far) < NARROW
     rows = np.flatnonzero(~narrow.all(axis=0))
     start, end, first = near[:, rows], far[:, rows], closest[:, rows]
-    tail = _tail_ratio(np.abs(start))
+    tail = tail_ratio(np.abs(start))
     tail = np.where(start < 0, 1 - np.exp(-(start**2) / 2) * tail, tail)
-    chance[:, rows] = tail - np.exp((first - end) * (first + end) / 2) * _tail_ratio(end)
+    chance[:, rows] = tail - np.exp((first - end) * (first + end) / 2) * tail_ratio(end)
     middle, step = (near[narrow] + far[narrow]) / 2, width[narrow]
     offset = step / 2 * _OUTER
     mean = (8 + 10 * np.exp(-(offset**2) / 2) * np.cosh(middle * offset)) / 18  # Gauss-Legendre, three nodes
     chance[narrow] = step * mean * np.exp((closest[narrow] ** 2 - middle**2) / 2) / _SQRT_2PI
     return np.asarray(np.log(chance) - closest**2 / 2)
-
-
-def _tail_ratio(x: Floats) -> Floats:
-    """Return P(Z > x) / exp(-x^2 / 2) for Z ~ N(0, 1)."""
-    return np.asarray(0.5 * erfcx(x * _SQRT_HALF))
 
 
 def _panels(rectangles: StudentRectangles) -> tuple[Integers, Floats, Floats]:
