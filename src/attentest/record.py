@@ -174,8 +174,17 @@ class ResultNumbers(Inference):
 
     @property
     def map_kind(self) -> str:
-        """What the map shows, for words and figures: "attention" or "saliency"."""
+        """What the map shows, for words and figures, such as "attention" or "Grad-CAM"."""
         return map_kind(self.settings)
+
+    @property
+    def target(self) -> Mapping[str, Any] | None:
+        """Of a map for a class or a text: "class", "label" and "score", and whether the class was "predicted".
+
+        The test is then conditional on the prediction. None for maps of attention alone.
+        """
+        target: Mapping[str, Any] | None = self.settings.get("target")
+        return target
 
     @property
     def approximate_noise(self) -> bool:
@@ -393,12 +402,29 @@ def _check_draws(draws: Mapping[str, Any], count: int, log_bounds: tuple[float, 
 def map_title(settings: Mapping[str, Any]) -> str:
     """Return what the map of a result shows: of several draws, how often each pixel was chosen."""
     count = settings.get("draws") or 1
-    return f"how often chosen in {count} draws" if count > 1 else f"{map_kind(settings)} map"
+    if count > 1:
+        return f"how often chosen in {count} draws"
+    target = settings.get("target") or {}
+    named = target.get("label") or ("" if "class" not in target else f"class {target['class']}")
+    return f"{map_kind(settings)} map" + (f" for {named}" if named else "")
+
+
+MAPS_FOR_A_CLASS = {
+    "gradient-rollout": "gradient rollout",
+    "grad-cam": "Grad-CAM",
+    "hires-cam": "HiResCAM",
+    "input-gradient": "input gradient",
+    "integrated-gradients": "integrated gradients",
+    "text-relevance": "text relevance",
+}
+"""What words and figures call the maps that are not of attention alone, by their recorded names."""
 
 
 def map_kind(settings: Mapping[str, Any]) -> str:
-    """Return "attention" if the model says how its attention became the map, and "saliency" of any other scores."""
-    return "attention" if "attention" in (settings.get("model") or {}) else "saliency"
+    """Return "attention" or the name of a map for a class, and "saliency" of scores that do not say what they are."""
+    attention = (settings.get("model") or {}).get("attention")
+    name = attention.get("name") if isinstance(attention, Mapping) else None
+    return "saliency" if attention is None else MAPS_FOR_A_CLASS.get(str(name), "attention")
 
 
 def dimension_of(settings: Mapping[str, Any]) -> int:

@@ -277,7 +277,21 @@ def verdict_text(record: ResultRecord, alpha: float) -> str:
 
     doubt = record.noise_doubt or ""
     said = f" {doubt[0].upper()}{doubt[1:]}" if doubt.startswith(NO_NOISE) else ""
-    return worded(f"{_verdict(record, alpha)}{said}", record.dimension)
+    return worded(f"{_verdict(record, alpha)}{said}{target_text(record)}", record.dimension)
+
+
+def target_text(record: ResultRecord) -> str:
+    """Return in a sentence what class or text the map is for; empty for maps of attention alone."""
+    target = record.target
+    if target is None:
+        return ""
+    label, score = target["label"], f"{target['score']:.3g}"
+    if record.map_kind == "text relevance":
+        return f" The map is for the text “{label}” (similarity {score})."
+    named = f"class {target['class']} ({label}, score {score})" if label else f"class {target['class']} (score {score})"
+    if not target["predicted"]:
+        return f" The map is for {named}."
+    return f" The map is for {named}, which the model predicts for this image: p is among images for which it does."
 
 
 def _verdict(record: ResultRecord, alpha: float) -> str:
