@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 100_000
 
 SAME = "the model chooses the observed region"
+OTHERS = "signs of the map, or the predicted class"
 
 
 def plot_margins(
@@ -37,7 +38,8 @@ def plot_margins(
 
     f_i is positive where pixel i is on the other side of the threshold than observed. At z the model chooses the
     observed region where every f_i is negative: this is the truncation set, which is shaded, as far as the points show
-    it. Needs Matplotlib (``pip install 'attentest[plots]'``).
+    it. Functions that say the same of the signs of a map and of the predicted class, where these are conditions too, are
+    drawn if they decide. Needs Matplotlib (``pip install 'attentest[plots]'``).
 
     Parameters
     ----------
@@ -67,8 +69,9 @@ def plot_margins(
     curves = test.margins(image, np.linspace(-far, far, count), reference=reference)
     groups = ((~curves.inside, "outside", ORANGE), (curves.inside, "inside", EXTREME_COLOUR))
     same = curves.values.max(axis=1) < 0
-    deciding = np.zeros(len(curves.inside), dtype=np.bool_)
+    deciding = np.zeros(curves.values.shape[1], dtype=np.bool_)
     deciding[np.unique(curves.values.argmax(axis=1))] = True  # the greatest somewhere: these end the truncation set
+    deciding, of_others = np.split(deciding, [len(curves.inside)])
     axes.fill_between(
         curves.z, 0, 1, where=same, transform=axes.get_xaxis_transform(), color=GREY, alpha=0.25, lw=0, label=SAME
     )
@@ -79,6 +82,8 @@ def plot_margins(
         for number, which in enumerate(drawn):
             name = None if number else label
             axes.plot(curves.z, curves.values[:, which], color=colour, lw=0.8, alpha=0.75, label=name)
+    for number, which in enumerate(len(deciding) + np.flatnonzero(of_others)):
+        axes.plot(curves.z, curves.values[:, which], color=GREY, lw=0.8, label=None if number else OTHERS)
     axes.axhline(0.0, color=GREY, lw=1)
     whose = "randomised image" if test.definition.randomise else "image, its statistic T"
     axes.axvline(curves.observed, color=REGION_COLOUR, lw=1.4, label=f"z of the {whose} = {curves.observed:.4g}")

@@ -172,7 +172,7 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
             f"the attention map is constant on the {size} {patch_grid.units} of the image that the model "
             "sees, so there is no region to test: use a larger image, or a crop that leaves more of it.",
         )
-    regions = rule.regions(attention, patch_grid)
+    regions = rule.regions(attention, patch_grid, properties.sign)
     if (whole := _first_empty(~regions)) is not None:
         raise _error(
             batch,

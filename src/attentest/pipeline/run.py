@@ -67,7 +67,7 @@ class MarginCurves(NamedTuple):
     """The margins f_i of one image along its line: at z it has the observed region where none is positive."""
 
     z: NDArray[np.float64]  # (m,)
-    values: NDArray[np.float64]  # (m, n)
+    values: NDArray[np.float64]  # (m, n), and after them those of other conditions, such as the predicted class
     inside: NDArray[np.bool_]  # (n,), whether a pixel or whole patch is in the observed region
     observed: float  # the observed z
     units: str  # what the n are: "pixels" or "patches"

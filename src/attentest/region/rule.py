@@ -27,7 +27,7 @@ class RegionRule(Protocol):
     patches in the place of the pixels, with one score each, and nothing else changes.
     """
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
         """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique."""
 
     def margins(
@@ -48,7 +48,7 @@ class Threshold:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); that of a map of zeros is empty."""
         return region_of(attention, self.tau)
 
@@ -138,50 +138,43 @@ class _TwoSignMargins(Margins):
         return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
-OUT, IN, LOWEST, GREATEST = 0, 1, 2, 3
-"""Kinds of pixels of maps with two signs: outside the region and in it; the lowest one, if it is negative; and those of
-the region that have the sign of the greatest."""
-
-
 class PositiveMargins(_TwoSignMargins):
     """The margins of k observed regions of maps of which negative values were set to zero.
 
-    If a pixel is negative, the least value of the map is zero: that the lowest pixel is negative, or that none is, are
-    conditions too. With them all is as in :class:`ThresholdMargins`, with zero in place of the lowest pixel.
+    If a pixel is negative, the least value of the map is zero: that one is, or that none is, is a condition too. With
+    it all is as in :class:`ThresholdMargins`, with zero in place of the lowest pixel if that is negative.
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, scores: Tensor) -> None:
         self._threshold = threshold
         low, high = 1.0 - (threshold + TIE), threshold + TIE
-        values = patch_grid.unit_scores(scores).flatten(1)
-        lowest = values.min(dim=1, keepdim=True)
-        self._has_negative = lowest.values < 0
-        kinds = torch.where(regions.flatten(1), IN, OUT).to(torch.uint8)
-        kinds.scatter_(1, lowest.indices, torch.where(self._has_negative, LOWEST, OUT).to(torch.uint8))
-        # Of the region with the other sign, outside, of all; less the least value of the map; what must be negative.
-        weights = [[1.0, 0.0, high, -low, 0.0], [0.0, 1.0, -high, low, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
-        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 5, weights)
+        self._has_negative = patch_grid.unit_scores(scores).flatten(1).amin(dim=1, keepdim=True) < 0
+        # Of the region with the other sign, outside, of all; less the least value of the map; the lowest pixel or zero,
+        # whichever is not the least value, with the other sign.
+        weights = [[1.0, 0.0, high, -low, 0.0], [0.0, 1.0, -high, low, 0.0], [0.0, 0.0, 0.0, 1.0, -1.0]]
+        super().__init__(regions, patch_grid, (1.0,) * 5, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n + 1) of images with indices (m,), the last for the sign of the lowest pixel."""
-        kinds = self._kinds[image]
-        values = self._patch_grid.unit_scores(scores).flatten(1)
-        lowest = torch.where(kinds.flatten(1) == LOWEST, values, -torch.inf).amax(dim=1)
-        sign = torch.where(self._has_negative[image, 0], lowest, -values.amin(dim=1))
+        lowest = self._patch_grid.unit_scores(scores).flatten(1).amin(dim=1, keepdim=True)
         attention = attention_map(scores, self._patch_grid, "positive")
-        return torch.cat([margins(attention, kinds == IN, self._threshold), sign.unsqueeze(1)], dim=1)
+        of_pixels = margins(attention, self._kinds[image], self._threshold)
+        return torch.cat([of_pixels, torch.where(self._has_negative[image], lowest, -lowest)], dim=1)
 
     def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         negative = self._has_negative[image]
-        region, none = kinds == IN, torch.zeros_like(kinds, dtype=torch.bool)
-        never, positive = torch.zeros_like(negative), (~negative).expand_as(kinds)
+        none, never = torch.zeros_like(kinds), torch.zeros_like(negative)
         return [
-            (none, region, never),
-            (~region, none, never),
+            (none, kinds, never),
+            (~kinds, none, never),
             (~none, none, never),
-            (none, positive, negative),
-            ((kinds == LOWEST) & negative, positive, never),
+            (none, (~negative).expand_as(kinds), negative),
+            (none, negative.expand_as(kinds), ~negative),
         ]
+
+
+OUT, IN, GREATEST = 0, 1, 2
+"""Kinds of pixels of absolute maps: outside the region; in it; and in it with the sign of the greatest pixel."""
 
 
 class AbsoluteMargins(_TwoSignMargins):
@@ -203,12 +196,16 @@ class AbsoluteMargins(_TwoSignMargins):
         super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 4, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the margins (m, n) of images with indices (m,): a pixel of the region must keep its sign."""
+        """Return the margins (m, n + 1) of images with indices (m,), the last for the sign of the greatest pixel."""
         values = self._turned[image] * self._patch_grid.unit_scores(scores).flatten(1)
-        kinds = self._kinds[image].flatten(1)
-        least = (self._threshold + TIE) * values.amax(dim=1, keepdim=True)
-        inside = torch.where(kinds == GREATEST, least - values, least + values)
-        return torch.where(kinds == OUT, values.abs() - least, inside)
+        kinds, high = self._kinds[image].flatten(1), self._threshold + TIE
+        size = values.abs().amax(dim=1, keepdim=True)
+        values = values / torch.where(size > 0, size, 1.0)
+        # A pixel of the region must keep its sign.
+        inside = torch.where(kinds == GREATEST, high - values, high + values)
+        of_pixels = torch.where(kinds == OUT, values.abs() - high, inside)
+        sign = -(values.amax(dim=1, keepdim=True) + values.amin(dim=1, keepdim=True))
+        return torch.cat([of_pixels, sign], dim=1)
 
     def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
         return super()._both(image, self._turned[image] * pixels)
@@ -245,7 +242,7 @@ class TopFraction:
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", strictly_between_0_and_1(self.q, "top_fraction (q)"))
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
         pixels = attention.flatten(1)[:, first_equal]
@@ -254,29 +251,32 @@ class TopFraction:
         last, first_out = order[:, count - 1], order[:, count]
         gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
         clear = (first_equal[last] == first_equal[first_out]) | (gap > TIE)
+        if sign == "positive":  # of which all pixels at zero tie
+            clear &= pixels.gather(1, last[:, None]).squeeze(1) > TIE
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
     def margins(
         self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
     ) -> TopMargins:
-        """Return the margins of observed regions (k, *units); positive maps order pixels as signed ones do."""
+        """Return the margins of observed regions (k, *units); of positive maps, no pixel of them is zero."""
         if sign == "absolute":
             raise InputError(
                 "top_fraction does not go with a map of absolute values: use a threshold, or sign='signed'.",
                 "top_fraction",
             )
-        return TopMargins(regions, patch_grid)
+        return TopMargins(regions, patch_grid, sign)
 
 
 class TopMargins(Margins):
     """The margins of k observed regions with a fixed number of pixels.
 
     The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
-    between those of the region and all others. The observed regions (k, *units) are those on the pixels seen.
+    between those of the region and all others. The observed regions (k, *units) are those on the pixels seen. Of maps
+    whose sign is "positive", the lowest pixel of the region must be positive.
     """
 
-    def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
+    def __init__(self, regions: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> None:
         first_equal = _equal_pixels(patch_grid)
         flat = regions.flatten(1)
         members = torch.zeros_like(flat, dtype=torch.int32)
@@ -288,17 +288,25 @@ class TopMargins(Margins):
         # Signs of the lowest pixel inside, the highest outside, and the split pixels as highest and as lowest.
         signs = (-1.0, 1.0, 1.0, -1.0)
         weights = [[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]
+        self._positive = sign == "positive"
+        if self._positive:
+            weights += [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
         super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, signs, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return a margin per pixel (m, n) of images with indices (m,) and scores (m, *grid)."""
+        """Return a margin per pixel (m, n) of images with indices (m,), and one for the sign of those of the region."""
         pixels = attention_map(scores, self._patch_grid).flatten(1)
         kinds = self._kinds[image].flatten(1)
         extremes, _ = self._extremes(image, kinds, pixels)
         not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
         split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
         below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
-        return torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
+        of_pixels = torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
+        if not self._positive:
+            return of_pixels
+        values = self._patch_grid.unit_scores(scores).flatten(1)
+        lowest = values.masked_fill(kinds == OUTSIDE, torch.inf).amin(dim=1, keepdim=True)
+        return torch.cat([of_pixels, -lowest], dim=1)
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
