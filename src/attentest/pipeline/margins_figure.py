@@ -38,8 +38,8 @@ def plot_margins(
 
     f_i is positive where pixel i is on the other side of the threshold than observed. At z the model chooses the
     observed region where every f_i is negative: this is the truncation set, which is shaded, as far as the points show
-    it. Functions that say the same of the signs of a map and of the predicted class, where these are conditions too, are
-    drawn if they decide. Needs Matplotlib (``pip install 'attentest[plots]'``).
+    it. Where the signs of a map or the predicted class are conditions too, their functions are drawn if they decide.
+    Needs Matplotlib (``pip install 'attentest[plots]'``).
 
     Parameters
     ----------
