@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Self
 
 LONGEST_VALUE = 80
@@ -98,4 +99,17 @@ def worded(text: str, dimension: int) -> str:
         shown = name.capitalize() if noun[0].isupper() else name
         return f"{article[:1]}{' ' if article else ''}{shown}{plural}"
 
-    return re.sub(r"\b(an |An |)(image|Image|pixel|Pixel|photograph)(s?)\b", replaced, text)
+    # Parts of the names of files and of options are no words.
+    return re.sub(r"(?<![\w/.-])(an |An |)(image|Image|pixel|Pixel|photograph)(s?)(?![\w/-]|\.\w)", replaced, text)
+
+
+@contextmanager
+def speaking_of(dimension: int) -> Iterator[None]:
+    """Let errors about images be about signals (1) or volumes (3)."""
+    try:
+        yield
+    except AttentestError as error:
+        if dimension not in NOUNS:
+            raise
+        parameters = (worded(name, dimension) for name in error.parameters)
+        raise type(error)(worded(str(error), dimension), *parameters) from None

@@ -106,9 +106,12 @@ def test_test_prints_a_table_or_json_and_draws(
             "there is no model directory nowhere",
         ),
         (["test", "null.npy", "--noise", "1", "--model", ""], "--model must not be an empty text"),
-        (["test", "null.npy"], "Missing option '--noise'. .* \"Choosing a noise model\" of the documentation"),
-        (["calibrate", "--seed", "1"], "Missing option '--noise'. .*docs/choosing-noise.md"),
-        (["noise", "fit", "null.npy"], "Missing option '--out'. ╰"),
+        (
+            ["test", "null.npy"],
+            "^attentest: missing option '--noise'. .* \"Choosing a noise model\" of the",
+        ),
+        (["calibrate", "--seed", "1"], "^attentest: missing option '--noise'. .*docs/choosing-noise.md"),
+        (["noise", "fit", "null.npy"], "^attentest: missing option '--out' .see .*noise fit --help..$"),
         (["test", "null.npy", "--noise", "1", "--search", "random"], "'--search': .*'spectral', 'adaptive', 'fixed'"),
         (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
         (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* flatten it onto a background first.$"),
@@ -198,7 +201,8 @@ def test_numbers_out_of_range_are_refused_by_the_parser(
 ) -> None:
     done = run_main(capsys, *command.split(), option, value)
     assert done.code == 2
-    assert f"Invalid value for '{option}'" in done.err
+    assert done.err.startswith(f"attentest: invalid value for '{option}'")
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("tol", ["0", "-1", "1", "nan"])

@@ -49,7 +49,7 @@ def test_it_is_the_plan_of_the_library_and_is_written() -> None:
     done = run("--noise", "2", "--images", "1", "--seed", "5", "--randomise", "0", "--randomise", "1", "--delta", "0",
                "--delta", "3", "--side", "4", "--region-unit", "patches", "--decide", "--out", "out/here")  # fmt: skip
     assert done.exit_code == 0, done.exception
-    assert "4 tests: 1 image, 2 ways to choose the region, 2 heights of the square" in done.stderr
+    assert "4 tests: 1 image, 2 ways to choose the region, 2 heights of the planted signal" in done.stderr
     test = AttentionTest.from_pretrained(MODEL, noise=2.0, search=SpectralSearch(tol=1e-2), confidence_level=None)
     expected = attentest.plan(test, 1, 5, randomise=[0, 1], region_unit=["patches"], deltas=[0, 3], side=4)
     written = json.loads(Path("out/here/power.json").read_text())

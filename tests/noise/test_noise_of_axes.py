@@ -404,7 +404,7 @@ LAGS = np.ones((1, 1))
             "dimension must be at least 1 and at most 3",
         ),
         (lambda: PooledVariance().fit(np.array(series(4, 20, 0.5, 0))), "or dimension=1"),
-        (lambda: PooledVariance().fit(series(4, 20, 0.5, 0), dimension=3), r"image 1 .* a volume must be .*\(20,\)"),
+        (lambda: PooledVariance().fit(series(4, 20, 0.5, 0), dimension=3), r"volume 1 .* a volume must be .*\(20,\)"),
         (lambda: PooledVariance().fit([np.eye(5), np.ones((2, 5, 5, 5))]), "reference image 2 cannot be used"),
         (lambda: FromImage("wavelet").for_image(np.ones((1, 7))), "at least 4 blocks of 2 pixels, but the image has 7"),
         (lambda: FromImage().for_image(np.ones((1, 2, 2, 2, 2))), r"\(C, T\), \(C, H, W\) or \(C, D, H, W\)"),

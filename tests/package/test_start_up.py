@@ -83,7 +83,7 @@ def test_the_command_line_imports_what_it_needs(tmp_path: Path, slow_to_import: 
         "import attentest.cli",
         COMMAND + "code, text = attentest_command('test', '--help')\nassert code == 0 and '--noise' in text",
         f"code, text = attentest_command('test', {str(image)!r}, '--nose', '1')\n"
-        "assert code == 2 and 'No such option: --nose' in text",
+        "assert code == 2 and 'no such option: --nose' in text",
         f"code, text = attentest_command('test', {str(image)!r}, '--noise', '1', '--no-interval')\n"
         "assert code == 0 and '10 of 256' in text",
     )

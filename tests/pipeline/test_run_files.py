@@ -437,3 +437,13 @@ def test_a_name_with_line_breaks_is_one_row_of_the_growing_table(run: Callable[.
     done = run(name, "scans/1.npy", "--csv", "table.csv")
     assert done.code == 0, done.err
     assert [row[0] for row in table("table.csv")] == ["scans/a\r'=cmd|calc\n'@x.npy", "scans/1.npy"]
+
+
+@pytest.mark.filterwarnings("default::attentest.errors.AttentestWarning")
+def test_images_that_are_added_to_others_are_said_to_be(run: Callable[..., Done]) -> None:
+    first, *others = sorted(map(str, Path("scans").glob("*.npy")))
+    assert "note" not in run(first, "--out", "o").err
+    said = "attentest: note: o has the results of 1 other image, and those of 2 images are added: a report or a cohort"
+    assert said in run(*others[:2], "--out", "o").err
+    assert "are added" not in run(*others[:2], "--out", "o").err
+    assert "are added" not in run(first, *others, "--out", "o").err

@@ -202,5 +202,5 @@ def test_a_reference_and_a_mean_have_the_axes_of_the_model() -> None:
         a_test("signal")(image)
     with pytest.raises(InputError, match="length 40 and 1 channel, but this one has length 39 and 1 channel"):
         a_test("signal")(np.zeros(39))
-    with pytest.raises(InputError, match="the filter's kernel is an array with 2 axes, but the image has 3"):
+    with pytest.raises(InputError, match="the filter's kernel is an array with 2 axes, but the volume has 3"):
         a_test(kind, contrast=Filtered(np.ones((3, 3))))(image)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
+import attentest
 from attentest import AttentionTest
-from attentest.errors import worded
+from attentest.errors import InputError, speaking_of, worded
+from attentest.noise import Diagonal, PooledVariance
 from attentest.presentation.picture import SmallPicture
 from attentest.presentation.plane import Plane
 from attentest.record import ResultRecord
 from attentest.results.batch import small_picture
+from attentest.search import SpectralSearch
 
 Shape = tuple[int, ...]
 WORDS = {(1, 64): ("signal", "64 samples"), (3, 64): ("signal", "64 samples"), (1, 4, 8, 8): ("volume", "256 voxels")}
@@ -85,3 +90,30 @@ def test_words_of_other_axes() -> None:
     assert worded("An image of 2 pixels; image_shape", 1) == "A signal of 2 samples; image_shape"
     assert worded("an image, 1 pixel", 3) == "a volume, 1 voxel"
     assert worded("an image", 2) == "an image"
+    named = "--gain per-image: scans/image.npy, scans/image-2.npy, /image/a.npy"
+    assert worded(named, 1) == named
+    with pytest.raises(InputError, match=r"^signal 2: give a signal\.$") as raised, speaking_of(1):
+        raise InputError("image 2: give an image.", "image 2")
+    assert raised.value.parameters == ("signal 2",)
+
+
+@pytest.mark.parametrize(("shape", "noun", "part"), [((1, 64), "signal", "sample"), ((1, 4, 8, 8), "volume", "voxel")])
+def test_simulations_and_errors_speak_of_what_is_tested(shape: Shape, noun: str, part: str) -> None:
+    test = AttentionTest(scores, image_shape=shape, noise=1.0, search=SpectralSearch(tol=1e-2))
+    calibration = attentest.calibrate(test, n=3)
+    planned = attentest.plan(test, n=2, randomise=[0.5], region_unit="pixels", deltas=[0, 2])
+    for shown in (calibration, planned):
+        texts = [text.get_text() for panel in shown.plot() for text in panel.findobj(Text)]
+        said = "\n".join([shown.summary(), repr(shown), shown._repr_html_(), *texts])
+        assert f"{noun}s" in said
+        assert not re.search(r"\bimages?\b", said)
+        plt.close("all")
+    assert f"in units of the {part}s" in "\n".join(texts)
+    size = int(np.prod(shape))
+    with pytest.raises(InputError, match=f"is for 5 {part}s, but the model's {noun}s have {size}"):
+        test.replace(noise=Diagonal(np.ones(5)))
+    with pytest.raises(InputError, match=f"^{noun} 1: a {noun} has a {part} of 1e.30"):
+        test.map([arrays(shape), arrays(shape) + 1e30])
+    same = [np.ones(shape[1:]), arrays(shape)]
+    with pytest.raises(InputError, match=f"^reference {noun} 1 has the value 1 in every {part}"):
+        PooledVariance().fit(same, dimension=len(shape) - 1)

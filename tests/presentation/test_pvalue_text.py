@@ -66,7 +66,8 @@ def test_a_difference_of_rounding_is_0() -> None:
 
 
 def test_failures_that_are_not_printed_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    say_failures([{"image": f"{number}.png", "error": "it is no image."} for number in range(13)], 20, stack=False)
+    failed = [{"image": f"{number}.png", "error": "it is no image."} for number in range(13)]
+    say_failures(failed, 20, 2, stack=False)
     said = capsys.readouterr().err.splitlines()
     assert said[-2:] == [
         "attentest: and 3 more, whose reasons are not printed here.",

@@ -358,7 +358,7 @@ def test_what_is_conspicuous_alone_is_said_to_be_so_and_not_marked() -> None:
     gain = found["equal gain"]
     assert (gain.pvalue, gain.adjusted_text, gain.verdict) == (0.01, "0.08", "no sign against it")
     assert gain.consequence == "Alone this would be conspicuous (p = 0.01), but not among 8 assumptions."
-    assert found["scale"].consequence == "Images drawn from the model show as much."
+    assert found["scale"].consequence == "Draws from the model show as much."
 
 
 def test_a_small_effect_is_not_called_broken() -> None:

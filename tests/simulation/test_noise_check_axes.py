@@ -37,7 +37,7 @@ def test_leads_are_checked_together() -> None:
     leads = white((3, 64))
     check = noise_check(1.0, leads, simulations=199, dimension=1)
     assert check.passed
-    assert check.title().startswith("8 images of 64 pixels and 3 channels")
+    assert check.title().startswith("8 signals of 64 samples and 3 channels")
     alike = leads.copy()
     alike[:, 1] = 0.8 * (leads[:, 0] - 10) + 0.6 * (leads[:, 1] - 10) + 10
     broken = noise_check(1.0, alike, simulations=199, dimension=1)
@@ -89,11 +89,13 @@ def test_it_is_drawn(shape: tuple[int, ...]) -> None:
     noise_check(1.0, white(shape), simulations=199, dimension=len(shape)).plot(figure)
     figure.canvas.draw()
     panels = {axes.get_title(): axes for axes in figure.axes}
-    assert len(panels["correlation of pixels"].get_legend().get_texts()) == 2 * len(shape)
+    part = {1: "samples", 3: "voxels"}[len(shape)]
+    assert len(panels[f"correlation of {part}"].get_legend().get_texts()) == 2 * len(shape)
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"), [((3,), "at least 4 pixels .* got 3"), ((9, 1, 9), "2 x 4 x 4 .* 9 x 1 x 9")]
+    ("shape", "message"),
+    [((3,), "signals must have at least 4 samples .* got 3"), ((9, 1, 9), "2 x 4 x 4 .* 9 x 1 x 9")],
 )
 def test_images_that_are_too_small_are_refused(shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -83,7 +83,8 @@ class BatchOutput:
         with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):
             self.write_rows(rows.all())
             self._print_records(earlier)
-            with progress_bar(f"testing {counted(len(places), 'image')}") as progress:
+            called = worded("image", run.test.pipeline.inputs.dimension)
+            with progress_bar(f"testing {counted(len(places), called)}") as progress:
                 for _, records in interruption.until(engine.run(run, places, progress)):
                     finished = {record["image"]: rows_of_line(record) for record in records}
                     for name, image_rows in finished.items():
@@ -157,16 +158,17 @@ class BatchOutput:
         print_table(first, alpha, self.asked.searched_level, COMPLETE, self.outputs.in_image)
         if self.asked.components:
             return
+        dimension = next((row.get("dimension", 2) for row in rows.all() if "error" not in row), 2)
         if len(rows) > len(first):
-            say(f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all.")
+            few = f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all."
+            say(worded(few, dimension))
         known = pvalues_of(rows.all())
         if len(known) > 1:
-            dimension = next(row.get("dimension", 2) for row in rows.all() if "error" not in row)
             typer.echo(worded(summary_text(known, alpha), dimension))
 
 
-def say_failures(failed: Sequence[Row], count: int, single: int | None) -> None:
-    """Say which images could not be tested, and why; ``single`` is their number of axes, unless files are stacks."""
+def say_failures(failed: Sequence[Row], count: int, dimension: int, stack: bool) -> None:
+    """Say which images could not be tested, and why; ``stack`` says whether their files are stacks."""
     from attentest.images.image_source import looks_like_a_stack
 
     for row in failed[:MOST_REASONS]:
@@ -175,6 +177,7 @@ def say_failures(failed: Sequence[Row], count: int, single: int | None) -> None:
     if len(failed) > MOST_REASONS:
         say(f"attentest: and {len(failed) - MOST_REASONS} more, whose reasons are not printed here.")
     if failed and count > 1:
-        say(f"attentest: {len(failed)} of {count} images could not be tested; the rows of --csv and --json say why.")
-    if single is not None and any(looks_like_a_stack(Path(row["image"]), single) for row in failed):
-        say(worded("attentest: note: a file that holds several images needs --stack.", single))
+        called = worded("images", dimension)
+        say(f"attentest: {len(failed)} of {count} {called} could not be tested; the rows of --csv and --json say why.")
+    if not stack and any(looks_like_a_stack(Path(row["image"]), dimension) for row in failed):
+        say(worded("attentest: note: a file that holds several images needs --stack.", dimension))

@@ -13,6 +13,7 @@ from attentest.cli.command import with_options_of
 from attentest.cli.options import OUTPUT, AlphaOption, ReportJsonOption, check_level
 from attentest.cli.output import say
 from attentest.definition import option
+from attentest.errors import worded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,8 @@ def cohort(
     if known.versus is not None:
         difference = study.paired(Cohort.from_folder(known.versus), confidence_level=1 - alpha)
         values["versus"] = asdict(difference)
-        lines.append(f"{directory} less {known.versus}, image by image: {difference}")
+        which = worded("image by image", study.results[0].dimension)
+        lines.append(f"{directory} less {known.versus}, {which}: {difference}")
     if known.plan is not None:
         values["patients_needed"] = needed = study.patients_needed(known.plan, alpha=alpha)
         groups = " in each of two groups" if study.groups else ""

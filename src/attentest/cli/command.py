@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,13 @@ FOLDERS_ARE_MADE = "Folders that outputs are written to are created if they do n
 """What the help says below options that name one."""
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""What Typer raises for a command line that it cannot read, under a name of its own or of Click by its version."""
+
+HELP_ASKED = "NoArgsIsHelpError"
+"""That of it which stands for the help, where no argument is given."""
+
+
 METAVARS: dict[Any, str | None] = {bool: None, int: "N", float: "X", Path: "FILE", str: "NAME"}
 """What the help calls the value of an option, by its type."""
 
@@ -43,12 +51,8 @@ class _Checks:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line; raise an error for an option that is given twice, and for an empty text."""
-        try:
+        with _in_a_sentence(ctx):
             rest: list[str] = super().parse_args(ctx, list(args))  # type: ignore[misc]
-        except typer.BadParameter as error:
-            if error.param is not None and error.param.name in ADVICE:
-                error.message = ADVICE[error.param.name]  # follows "Missing option"
-            raise
         texts, _, given = self.make_parser(ctx).parse_args(list(args))  # type: ignore[attr-defined]
         for parameter, count in Counter(given).items():
             name = max(parameter.opts, key=len)
@@ -83,6 +87,26 @@ class Command(_Checks, TyperCommand):
 
 class Group(_Checks, TyperGroup):
     """A group of commands of attentest."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of a command, the command and its arguments."""
+        with _in_a_sentence(ctx):
+            return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _in_a_sentence(ctx: Any) -> Iterator[None]:
+    """Let an error of Typer be one of attentest: a sentence, not a box."""
+    try:
+        yield
+    except UsageError as error:
+        if type(error).__name__ == HELP_ASKED:
+            raise
+        parameter = getattr(error, "param", None)
+        if parameter is not None and parameter.name in ADVICE:
+            error.message = ADVICE[parameter.name]  # follows "Missing option"
+        said = " ".join(error.format_message().split()).removesuffix(".")
+        raise InputError(f"{said[:1].lower()}{said[1:]} (see {ctx.command_path} --help).") from None
 
 
 def _listed(value: Any) -> Collection[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attentest.cli.output import progress_bar, say
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun, file_stem
 from attentest.presentation.figure import save_figure
@@ -91,7 +91,8 @@ class FigureOutput:
         places = [place for place, image in enumerate(run.images) if image.name in missing]
         if places and files.failure is None:
             again = replace(run, sensitivity=None, save=None, keep=self.keep)
-            with progress_bar(f"testing {counted(len(places), 'image')} again to draw") as progress:
+            called = worded("image", run.test.pipeline.inputs.dimension)
+            with progress_bar(f"testing {counted(len(places), called)} again to draw") as progress:
                 for _ in again.run(places, progress):
                     pass
         if files.is_folder:
@@ -113,7 +114,7 @@ class FigureOutput:
         save_figure(figure, self.files.place)
         few = f", the {len(pictures)} smallest p-values of {total} images" if len(pictures) < total else ""
         more = "; a folder (--figure FOLDER/) has a figure of each" if len(pictures) > 1 else ""
-        say(f"figure: {self.files.place}{few}{more}")
+        say(f"figure: {self.files.place}{worded(few, pictures[0].record.dimension)}{more}")
 
 
 MOST_TABLES = 20

@@ -69,6 +69,11 @@ class ReferenceOptions:
     axes: int = option("What the files are: 1 for signals, 2 for images, 3 for volumes.", default=2, limits=(1, 3))
     as_json: ReportJsonOption = False
 
+    @property
+    def called(self) -> str:
+        """What an image is called."""
+        return worded("image", self.axes)
+
     def sources(self, images: Sequence[Path]) -> list[ImageSource]:
         """Return the images of files and folders; they are not read."""
         sources = image_sources(images, frame=self.frame, window=self.window, channels=self.channel or ())
@@ -91,8 +96,9 @@ class ReferenceOptions:
 @contextmanager
 def named_by_files(sources: Sequence[ImageSource]) -> Iterator[None]:
     """Let the errors of the library name the files in place of the numbers of reference images."""
-    numbered = enumerate((source.name for source in sources), start=1)
-    names = {f"{kind} {number}": name for number, name in numbered for kind in ("image", "reference image")}
+    listed = [source.name for source in sources]
+    kinds = (f"{kind}{called}" for kind in ("", "reference ") for called in ("image", "signal", "volume"))
+    names = {f"{kind} {number}": name for kind in kinds for number, name in enumerate(listed, start=1)}
     with named_by_options(names):
         yield
 
@@ -163,14 +169,14 @@ def check(
         if noise is not None
         else NOISE_ESTIMATORS.load(str(options.estimator))()
     )
-    with progress_bar(f"reading {counted(len(sources), 'image')}") as progress, named_by_files(sources):
+    with progress_bar(f"reading {counted(len(sources), options.called)}") as progress, named_by_files(sources):
         result = noise_check(
             model,
             options.read(sources, progress),
             alpha=options.alpha,
             simulations=options.simulations,
             rng=options.seed,
-            progress=lambda done, total: progress(done, total, "simulating images"),
+            progress=lambda done, total: progress(done, total, f"simulating {options.called}s"),
         )
     if figure is not None:
         from attentest.presentation.figure import new_figure, save_figure
@@ -183,7 +189,7 @@ def check(
         from attentest.presentation.tables import Column, print_table
 
         columns = {
-            "assumption": [assumption.name for assumption in result.assumptions],
+            "assumption": [worded(assumption.name, options.axes) for assumption in result.assumptions],
             "verdict": [assumption.verdict for assumption in result.assumptions],
             "adjusted p": [assumption.adjusted_text for assumption in result.assumptions],
             "measured": [assumption.in_words() for assumption in result.assumptions],
@@ -284,12 +290,12 @@ def fit(
     from attentest.noise.model import complete, shown_record
     from attentest.presentation.footnotes import FEW_DEGREES
 
-    with progress_bar(f"reading {counted(len(sources), 'image')}") as progress, named_by_files(sources):
+    with progress_bar(f"reading {counted(len(sources), options.called)}") as progress, named_by_files(sources):
         read = list(options.read(sources, progress))
         progress(0, None, "fitting the noise")
         fitted.fit(read)
         save_noise(fitted, out)
-        objection = _objection(fitted, read, progress) if options.check else ""
+        objection = _objection(fitted, read, progress, options.called) if options.check else ""
     degrees = _degrees_of_freedom(fitted)
     if options.as_json:
         gains = {"gains": fitted.gains_.tolist()} if per_image_gain else {}
@@ -302,15 +308,14 @@ def fit(
     say(worded(what, options.axes))
     if per_image_gain:
         least, most = fitted.gains_.min(), fitted.gains_.max()
-        say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
+        which = worded("an image", options.axes)
+        say(f"gains from {least:.3g} to {most:.3g}; the noise is that of {which} with the median gain, 1")
     if isinstance(fitted, AutomaticCovariance):
         say(f"chosen: {fitted.choice_}")
     say(", ".join(f"{name} {value}" for name, value in shown_record(complete(fitted.noise_).record()).items()))
     few = ", which is little: tests allow for it, and more images make their intervals shorter"
-    say(
-        f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
-        f"{few if degrees < FEW_DEGREES else ''}"
-    )
+    halves = f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
+    say(worded(f"{halves}{few if degrees < FEW_DEGREES else ''}", options.axes))
     if objection:
         say(f"warning: {objection}\nattentest noise check says what it does to p-values and what to do")
     typer.echo(str(out))
@@ -339,8 +344,9 @@ def show(
     if as_json:
         print_json(dict(described))
         return
+    dimension = len(described.get("shape", ("height", "width")))
     for name, value in shown_record(described).items():
-        typer.echo(f"{name}: {value}")
+        typer.echo(worded(f"{name}: {value}", dimension) if name == "sentence" else f"{name}: {value}")
 
 
 def _check_parameters(estimator: str, parameters: Iterable[str]) -> None:
@@ -356,7 +362,7 @@ def _check_parameters(estimator: str, parameters: Iterable[str]) -> None:
             )
 
 
-def _objection(fitted: NoiseEstimator, images: Sequence[ImageLike], progress: Move) -> str:
+def _objection(fitted: NoiseEstimator, images: Sequence[ImageLike], progress: Move, called: str) -> str:
     """Return in a sentence what the images say against their noise model; empty if they fit it."""
     from attentest.simulation.noise_check.noise_check import quick_check
 
@@ -365,7 +371,7 @@ def _objection(fitted: NoiseEstimator, images: Sequence[ImageLike], progress: Mo
             fitted, images, progress=lambda done, total: progress(done, total, "checking the residuals")
         )
     except InputError as error:  # two images, a single row, or a middle without noise
-        return f"the images could not be compared with the model: {error}"
+        return f"the {called}s could not be compared with the model: {error}"
     return checked.objection()
 
 

@@ -29,7 +29,7 @@ from attentest.cli.options import (
 from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, check_files, noise_file
 from attentest.definition import IMAGE, Definition, option
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, REGION_UNITS
 
 if TYPE_CHECKING:
@@ -220,23 +220,26 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
         estimator=None if drawing.estimator is None else str(drawing.estimator),
         **drawn,
     )
-    engine = where.chosen()
+    engine, dimension = where.chosen(), null_images.images.dimension
+    called = worded("null image", dimension)
     interruption = Interruption()
     with (
         _recorded(null_images, drawing, engine) as (known, numbers, write),
-        progress_bar(f"testing {counted(len(numbers), 'null image')}") as progress,
+        progress_bar(f"testing {counted(len(numbers), called)}") as progress,
     ):
         new = null_images.rows(numbers, engine, progress, write)
         rows = interruption.until(chain(known, new))
         first = next(rows, None)
-        calibration = None if first is None else Calibration.of(chain([first], rows), tuple(drawing.alpha or ALPHAS))
+        calibration = None
+        if first is not None:
+            levels = tuple(drawing.alpha or ALPHAS)
+            calibration = Calibration.of(chain([first], rows), levels, dimension=dimension)
     if calibration is not None:
         values = {"asked": images, "seed": drawing.seed, **calibration.to_dict(), "settings": null_images.test.settings}
-        title = counted(len(calibration.pvalues), "null image")
-        drawing.report(calibration, values, title, calibration.conclusion())
-    interruption.finish(images, "null image")
+        drawing.report(calibration, values, calibration.counted(), calibration.conclusion())
+    interruption.finish(images, called)
     if calibration is not None and calibration.failures:
-        say(f"attentest: {len(calibration.failures)} of {counted(images, 'null image')} could not be tested.")
+        say(f"attentest: {len(calibration.failures)} of {counted(images, called)} could not be tested.")
         raise typer.Exit(SOME_FAILED)
 
 
@@ -366,9 +369,9 @@ def power(
         **drawn,
     )
     say(
-        f"{counted(len(simulation), 'test')}: {counted(images, 'image')}, "
+        f"{counted(len(simulation), 'test')}: {counted(images, worded('image', simulation.images.dimension))}, "
         f"{counted(len(simulation.designs), 'way')} to choose the region, "
-        f"{counted(len(simulation.deltas), 'height')} of the square"
+        f"{counted(len(simulation.deltas), 'height')} of the planted signal"
     )
     interruption = Interruption()
     with progress_bar(counted(len(simulation), "test")) as progress:

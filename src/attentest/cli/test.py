@@ -17,6 +17,7 @@ from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import CertificateOptions, OutputOptions, RunOptions, is_folder
 from attentest.cli.report import picture_kinds, records_folder, write_batch_report
 from attentest.cli.values import check_files, noise_file
+from attentest.errors import worded
 from attentest.presentation.report import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
 
@@ -147,8 +148,8 @@ def test(
                 output.print_results(rows)
                 if sensitivities is not None:
                     sensitivities.print()
-    say_failures(failed, len(rows), None if asked.stack else dimension)
+    say_failures(failed, len(rows), dimension, asked.stack)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
-    interruption.finish(len(sources), "image")
+    interruption.finish(len(sources), worded("image", dimension))
     if failed:
         raise typer.Exit(SOME_FAILED)

@@ -24,10 +24,12 @@ from attentest.presentation.figure import (
     PURPLE,
     VERMILION,
     checked_axes,
+    legend_below,
     make_plain,
     new_figure,
     shown_figure,
     shown_name,
+    word_axes,
 )
 from attentest.presentation.report.page import NAME, allowed_hash, check_report_path, is_json
 from attentest.presentation.words import compared_with, interval_name, number_text, with_sign
@@ -102,8 +104,9 @@ def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
     for name, draw in _panels(cohort).items():  # each a picture, which can be read on a narrow screen
         figure, picture = new_figure(WIDTH, _height(cohort)), io.BytesIO()
         draw(figure.subplots(), cohort, values["alpha"])
+        word_axes(figure.axes, cohort.results[0].dimension)
         figure.savefig(picture, format="png", dpi=180, facecolor="white")
-        pictures.append((name, picture.getvalue()))
+        pictures.append((worded(name, cohort.results[0].dimension), picture.getvalue()))
     style = files("attentest.presentation").joinpath("html_style.css").read_text("utf-8")
     policy = f"default-src 'none'; img-src data:; style-src {allowed_hash(style)}; base-uri 'none'; form-action 'none'"
     return page_from(
@@ -140,6 +143,7 @@ def draw_cohort(
     drawn_on = checked_axes(axes, len(panels))
     for draw, panel in zip(panels.values(), drawn_on, strict=True):
         draw(panel, cohort, alpha)
+    word_axes(drawn_on, cohort.results[0].dimension)
     return drawn_on
 
 
@@ -194,11 +198,11 @@ def _draw_bounds(axes: Axes, cohort: Claims, alpha: float) -> None:
     sizes = np.unique(np.linspace(1, len(cohort), 60).round().astype(int))
     bounds = [cohort.at_least(alpha, np.isin(np.arange(len(cohort)), order[:size])) for size in sizes]
     axes.plot([0, len(cohort)], [0, len(cohort)], color=GREY, lw=0.8, ls=":", label="all of them")
-    axes.step([0, *sizes], [0, *bounds], color=BLUE, lw=1.8, where="post", label="at least so many")
+    axes.step([0, *sizes], [0, *bounds], color="black", lw=1.8, where="post", label="at least so many")
     axes.set(xlim=(0, len(cohort)), ylim=(0, len(cohort)))
     axes.set_ylabel(f"of which truly differ, with {100 * (1 - alpha):g}%\nconfidence for all at once", size=SIZE)
     axes.set_title(f"at least {bounds[-1]} of {counted(len(cohort), 'image')} differ", size=SIZE + 1)
-    axes.legend(fontsize=SIZE - 1)
+    legend_below(axes, 2, SIZE - 1)
     make_plain(axes, "images with the smallest p-values", SIZE)
 
 
@@ -206,8 +210,10 @@ def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
     """Draw the estimate of each image against its standard error, with the mean and the range of chance around it."""
     known, claims = cohort.estimates, cohort.claims(alpha)
     small = np.array([result.log_pvalue for result in cohort.results]) <= np.log(alpha)
-    for chosen, colour, label in ((small, VERMILION, f"p <= {alpha:g}"), (~small, BLUE, f"p > {alpha:g}")):
-        axes.plot(known.value[chosen], known.error[chosen], "o", color=colour, ms=3.5, alpha=0.7, label=label)
+    # Colours are those of groups in the panel beside this one.
+    for chosen, filling, label in ((small, "full", f"p <= {alpha:g}"), (~small, "none", f"p > {alpha:g}")):
+        style: dict[str, Any] = {"color": "black", "ms": 3.5, "alpha": 0.7, "fillstyle": filling}
+        axes.plot(known.value[chosen], known.error[chosen], "o", label=label, **style)
     most = 1.08 * float(known.error.max())
     if "mean" in claims:
         mean, reach = claims["mean"].value, float(ndtri(1 - alpha / 2)) * most
@@ -217,5 +223,5 @@ def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
     axes.set_ylim(most, 0)
     axes.set_ylabel("standard error, upper bound", size=SIZE)
     axes.set_title("estimates by their precision", size=SIZE + 1)
-    axes.legend(fontsize=SIZE - 1, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
+    legend_below(axes, 2, SIZE - 1)
     make_plain(axes, "difference, in units of the pixels", SIZE)

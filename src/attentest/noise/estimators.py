@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import positive_number, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, speaking_of, worded
 from attentest.markup import definition_table
 from attentest.noise.correlated import AR1, ARAlong, Diagonal, Isotropic
 from attentest.noise.dense import Dense
@@ -95,7 +95,8 @@ class NoiseEstimator(ABC):
         reference = reference_images(
             images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN, ignore_constant, dimension
         )
-        self.noise_ = self._estimate(reference)
+        with speaking_of(reference.used.ndim):
+            self.noise_ = self._estimate(reference)
         self._used_share = float(reference.used.mean())
         self.mean_, self.gains_, self.n_images_ = reference.mean, reference.gains, reference.count
         return self
@@ -369,19 +370,19 @@ class AutomaticCovariance(NoiseEstimator):
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes, used = reference.standard_planes, reference.used
         correlation = stationary_correlation(planes, used, self.max_lag)
-        tested = equal_strength(planes, used, correlation)
+        tested, whole = equal_strength(planes, used, correlation), worded("image", used.ndim)
         if tested is None:
-            self.choice_ = "stationary, because so few images do not tell whether its strength differs"
+            self.choice_ = f"stationary, because so few {whole}s do not tell whether its strength differs"
             return _stationary(reference, correlation)
         pvalue, deviation = tested
         shown = f"= {pvalue:.2g}" if pvalue > SMALLEST_SHOWN else f"< {SMALLEST_SHOWN:g}"
         numbers = f"p {shown} at the level {CHOICE_LEVEL:g}"
         if pvalue > CHOICE_LEVEL:
-            self.choice_ = f"stationary, because no part of the image shows stronger noise than others: {numbers}"
+            self.choice_ = f"stationary, because no part of the {whole} shows stronger noise than others: {numbers}"
             return _stationary(reference, correlation)
         self.choice_ = (
-            "locally-stationary, because the strength of the noise differs between parts of the image, typically by a "
-            f"factor of {np.exp(deviation):.3g}: {numbers}"
+            f"locally-stationary, because the strength of the noise differs between parts of the {whole}, typically by "
+            f"a factor of {np.exp(deviation):.3g}: {numbers}"
         )
         local = LocallyStationaryCovariance(self.smoothing, self.max_lag)
         return local._estimate(replace(reference, used=varying_pixels(reference.residuals)))

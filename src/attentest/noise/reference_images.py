@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError
+from attentest.errors import InputError, speaking_of
 from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, named_shape
 
 if TYPE_CHECKING:
@@ -138,6 +138,14 @@ def reference_images(
     default that of :func:`dimension_of` the first.
     """
     stack = _stack(images, dimension)
+    with speaking_of(stack.ndim - 2):
+        return _centred(stack, least, reason, per_image_gain, ignore_constant)
+
+
+def _centred(
+    stack: FloatArray, least: int, reason: str, per_image_gain: bool, ignore_constant: bool
+) -> ReferenceImages:
+    """Return images (K, C, *axes) as reference images."""
     if len(stack) < least:
         raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
     gains = np.ones(len(stack))
@@ -189,26 +197,32 @@ def _stack(images: Iterable[ImageLike], dimension: int | None) -> FloatArray:
         raise InputError(f"reference images must be a list of images, got {type(images).__name__}.") from None
     arrays: list[FloatArray] = []
     for number, image in enumerate(listed, start=1):
-        try:
-            dimension = dimension_of(image) if dimension is None else dimension
-            pixels = as_sample(image, dimension).pixels
-        except InputError as error:
-            name = f"reference image {number}"
-            raise InputError(f"{name} cannot be used: {error}", name, *error.parameters) from None
-        if arrays and pixels.shape != arrays[0].shape:
-            raise InputError(
-                f"reference images must have one shape, but image 1 is {named_shape(arrays[0].shape)} and image "
-                f"{number} is {pixels.shape}: leave out those that differ.",
-                "image 1",
-                f"image {number}",
-            )
-        if pixels.min() == pixels.max():
-            raise InputError(
-                f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
-                "noise: leave it out.",
-                f"reference image {number}",
-            )
+        dimension = dimension_of(image) if dimension is None else dimension
+        with speaking_of(dimension):
+            try:
+                pixels = as_sample(image, dimension).pixels
+            except InputError as error:
+                name = f"reference image {number}"
+                raise InputError(f"{name} cannot be used: {error}", name, *error.parameters) from None
+            _check_same(number, pixels, arrays)
         arrays.append(pixels)
     if not arrays:
         raise InputError("at least 2 reference images are needed, got none.")
     return np.stack(arrays)
+
+
+def _check_same(number: int, pixels: FloatArray, arrays: Sequence[FloatArray]) -> None:
+    """Raise an error for a reference image that is constant, or has another shape than those before it."""
+    if arrays and pixels.shape != arrays[0].shape:
+        raise InputError(
+            f"reference images must have one shape, but image 1 is {named_shape(arrays[0].shape)} and image "
+            f"{number} is {pixels.shape}: leave out those that differ.",
+            "image 1",
+            f"image {number}",
+        )
+    if pixels.min() == pixels.max():
+        raise InputError(
+            f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
+            "noise: leave it out.",
+            f"reference image {number}",
+        )

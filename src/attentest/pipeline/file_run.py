@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 import torch
 
-from attentest.errors import AttentestWarning, InputError, counted
+from attentest.errors import AttentestWarning, InputError, counted, worded
 from attentest.files import make_directory, write_complete
 from attentest.images.dicom_series import affine_of
 from attentest.images.image_source import ImageSource, told_apart
@@ -216,6 +216,12 @@ class BatchRun:
         header = record_header(self.test, self.describe(), engine)
         with alone_in(out), file.writing(header, keep) as writer:
             places = self.missing(writer.records, retry)
+            if places and (others := len(writer.records.places.keys() - {image.name for image in self.images})):
+                said = (
+                    f"{out} has the results of {counted(others, 'other image')}, and those of "
+                    f"{counted(len(places), 'image')} are added: a report or a cohort of this folder is about all."
+                )
+                warnings.warn(worded(said, self.test.pipeline.inputs.dimension), AttentestWarning, stacklevel=2)
             for place in places:  # their rows are of other files of these names, or of failures to be tried again
                 rows.set(self.images[place].name, [])
             unsaved: list[str] = []

@@ -20,7 +20,7 @@ from attentest.attention.score_function import ScoreProperties
 from attentest.checks import real_number
 from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError, shortened, speaking_of, worded
 from attentest.images.image_source import identity_of
 from attentest.images.preprocessing import InputMap, Preprocessing, checked_levels, described_shape, identity_map
 from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image
@@ -145,9 +145,8 @@ class Inputs:
         if definition.preprocessing is None and not isinstance(self.noise, ImageNoise):
             values, pixels = math.prod(scores.image_shape), math.prod(scores.image_shape[1:])
             if self.noise.size not in (None, pixels, values):
-                raise InputError(
-                    f"the noise model is for {self.noise.size} pixels, but the model's images have {values}."
-                )
+                said = f"the noise model is for {self.noise.size} pixels, but the model's images have {values}."
+                raise InputError(worded(said, self.dimension))
 
     def one(
         self,
@@ -162,9 +161,10 @@ class Inputs:
         """
         identity = (identity_of(image) or 0) if identity is None else checked_identity(identity)
         sample = as_sample(image, self.dimension)
-        geometry = self._geometry((sample.shape, sample.levels))
-        noise = self._noise_of(sample)
-        self._check_rounding(sample, noise)
+        with speaking_of(self.dimension):
+            geometry = self._geometry((sample.shape, sample.levels))
+            noise = self._noise_of(sample)
+            self._check_rounding(sample, noise)
         tested = Input(image=sample, geometry=geometry, noise=noise, identity=identity, number=number)
         kind, chosen = self.contrast.reference, self._chosen_reference(reference)
         if kind is None or chosen is None:
@@ -187,7 +187,7 @@ class Inputs:
         """Yield the inputs of images; an error says which image it is about, or takes its place."""
         for number, (image, reference, identity) in images:
             if on_error == "raise":
-                with _about(f"image {number}"):
+                with _about(worded(f"image {number}", self.dimension)):
                     tested = self.one(image, reference, identity, number)
                 yield tested
                 del tested  # a batch that was tested must not live on while the next is read
@@ -200,7 +200,7 @@ class Inputs:
     def check_each(self, images: Iterable[NumberedImage]) -> None:
         """Raise an error if the test cannot take one of the images, which it names; nothing is converted."""
         for number, (image, reference, _) in images:
-            with _about(f"image {number}"):
+            with speaking_of(self.dimension), _about(f"image {number}"):
                 layout = check_image(image, self.dimension)
                 self._geometry(layout)
                 chosen = self._chosen_reference(reference)

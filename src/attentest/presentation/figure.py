@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attentest.checks import positive_number
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.files import check_output_path
 from attentest.markup import plain
 from attentest.presentation.image_names import elided
@@ -72,6 +72,19 @@ def checked_axes(axes: Any, count: int) -> list[Axes]:
     """Return the axes that a caller passed as ``axes``; raise an error unless they are so many."""
     several = list(axes) if hasattr(axes, "__iter__") else [axes]
     return _checked(several, count, f"axes must be a list of {count} Matplotlib Axes")
+
+
+def legend_below(axes: Axes, columns: int, size: float) -> None:
+    """Draw the legend below the label of the x axis, where no curve is, in so many columns."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, fontsize=size, frameon=False)
+
+
+def word_axes(axes: Iterable[Axes], dimension: int) -> None:
+    """Put titles, labels and legends about images into the words for signals (1) or volumes (3)."""
+    for panel in axes:
+        legend = panel.get_legend()
+        for text in (panel.title, panel.xaxis.label, panel.yaxis.label, *(legend.get_texts() if legend else ())):
+            text.set_text(worded(text.get_text(), dimension))
 
 
 def _checked(axes: list[Any], count: int, requirement: str) -> list[Axes]:

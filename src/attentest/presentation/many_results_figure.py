@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 MOST = 24
 """Usual number of images on a sheet."""
 
-COLUMNS = 6
-"""Most images in a row."""
+COLUMNS, SIGNAL_COLUMNS = 6, 4
+"""Most images, and signals, in a row."""
 
-CELL = 1.25, 1.56
-"""Width and height of an image with its text, in inches."""
+CELL, SIGNAL_CELL = (1.25, 1.56), (2.4, 1.3)
+"""Width and height of an image, and of a signal, with its text, in inches."""
 
 LINE_HEIGHT = 0.12
 """Height of a line of text in inches, of which a randomised image has one more."""
@@ -72,9 +72,11 @@ def contact_sheet(
     ordered = sorted(pictures, key=lambda picture: picture.record.log_pvalue)
     randomised = any(picture.randomised_image is not None for picture in ordered)
     each = 2 if randomised else 1  # a randomised image is beside the image
-    columns = min(COLUMNS // each, max(len(ordered), 3))
+    traces = ordered[0].region.ndim == 1
+    cell = SIGNAL_CELL if traces else CELL
+    columns = min((SIGNAL_COLUMNS if traces else COLUMNS) // each, max(len(ordered), 2 if traces else 3))
     rows = math.ceil(len(ordered) / columns)
-    figure = make(columns * each * CELL[0], rows * (CELL[1] + LINE_HEIGHT * randomised) + 0.3)
+    figure = make(columns * each * cell[0], rows * (cell[1] + LINE_HEIGHT * randomised) + 0.3)
     cells: list[Axes] = list(np.ravel(figure.subplots(rows, columns * each, squeeze=False)))
     images = cells[::each][: len(ordered)]
     for axes in cells:
@@ -95,7 +97,7 @@ def contact_sheet(
     shapes = [shown.get_array().shape for axes in images for shown in axes.get_images()[:1]]  # type: ignore[union-attr]
     if (tallest := max((shape[0] / shape[1] for shape in shapes), default=1.0)) > 1:
         width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + rows * CELL[0] * (tallest - 1))
+        figure.set_size_inches(width, height + rows * cell[0] * (tallest - 1))
     significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     shown = counted(len(ordered), worded(of, ordered[0].record.dimension))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -376,9 +375,13 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
         title(panel, seen_lines(picture))
     shown = draw_map(map_axes, picture)
     title(map_axes, map_title(record.settings))
-    box = map_axes.get_window_extent()
-    flat = math.sqrt(box.width / box.height) if picture.region.ndim == 1 else 1.0  # a strip has little height
-    scale = map_axes.inset_axes((0.0, -0.06 * flat, 1.0, 0.03 * flat))
+    place = (0.0, -0.06, 1.0, 0.03)
+    if picture.region.ndim == 1:  # below a strip as long as the strip it would be read as an axis of time
+        place = (0.75, -0.9, 0.25, 0.4)
+        map_axes.text(
+            0.735, -0.7, "colours of the map", transform=map_axes.transAxes, size=size, ha="right", va="center"
+        )
+    scale = map_axes.inset_axes(place)
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, record, size=size)

@@ -127,6 +127,8 @@ class SimulatedImages:
         Noise model of the images.
     seed : tuple of int
         Whole numbers from which everything is drawn.
+    dimension : int
+        Number of axes of the images.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class SimulatedImages:
             raise InputError(f"{which}{error}", *error.parameters) from None
         self.seed: tuple[int, ...] = tuple(as_generator(rng).integers(2**63, size=2).tolist())
         self._contrast = test.contrast
+        self.dimension = len(test.image_shape) - 1
         for number in range(len(self.backgrounds)):
             references = self.references([number])
             try:

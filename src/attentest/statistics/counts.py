@@ -59,7 +59,7 @@ class BinomialCounts(Law):
         )
 
     def naive(self) -> BinomialCounts:
-        """Return the law of all counts, as if the model had seen none of them."""
+        """Return the law of all counts, as if the region had been fixed before the model saw any of them."""
         return replace(self, inside=self.naive_inside, total=self.naive_total)
 
     def log_pvalues(self, alternative: Alternative) -> Floats:

@@ -278,7 +278,7 @@ def calibrate(
         estimator=estimator,
     )
     with progress_reports(progress, len(numbers)) as report:
-        return Calibration.of(images.rows(numbers, where, report), alphas, confidence_level)
+        return Calibration.of(images.rows(numbers, where, report), alphas, confidence_level, images.images.dimension)
 
 
 def image_count(n: int) -> int:

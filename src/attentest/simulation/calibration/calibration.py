@@ -14,9 +14,18 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.checks import confidence, level
-from attentest.errors import AttentestWarning, InputError, counted, shortened
+from attentest.errors import AttentestWarning, InputError, counted, shortened, worded
 from attentest.markup import row_table
-from attentest.presentation.figure import EXTREME_COLOUR, GREY, NAIVE_COLOUR, checked_axes, new_figure, shown_figure
+from attentest.presentation.figure import (
+    EXTREME_COLOUR,
+    GREY,
+    NAIVE_COLOUR,
+    checked_axes,
+    legend_below,
+    new_figure,
+    shown_figure,
+    word_axes,
+)
 from attentest.presentation.words import number_text, with_sign
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
@@ -78,6 +87,8 @@ class Calibration:
     plug_in_pvalues : (n,)
         Selective p-values if the noise, which was estimated for each image from reference images, is taken to be known;
         None if it was not estimated.
+    dimension
+        Number of axes of the images, which says what they are called.
     """
 
     pvalues: NDArray[np.float64]
@@ -88,10 +99,15 @@ class Calibration:
     statuses: dict[str, int]
     failures: dict[int, str]
     plug_in_pvalues: NDArray[np.float64] | None
+    dimension: int = 2
 
     @classmethod
     def of(
-        cls, rows: Iterable[Mapping[str, Any]], alphas: Sequence[float] = ALPHAS, confidence_level: float = 0.95
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        alphas: Sequence[float] = ALPHAS,
+        confidence_level: float = 0.95,
+        dimension: int = 2,
     ) -> Calibration:
         """Return the calibration of null images.
 
@@ -100,7 +116,7 @@ class Calibration:
         rows
             A row for each image, in any order; they are consumed one by one. Each has the number of its "image", and
             either "p", "p_low", "p_high", "naive_p" and "status", or the "error" because of which it was not tested.
-        alphas, confidence_level
+        alphas, confidence_level, dimension
             As above.
         """
         # Checked before the first row is taken, which may be hours of computation.
@@ -124,9 +140,8 @@ class Calibration:
         if not tested:
             if failures:
                 number, reason = min(failures.items())
-                raise InputError(
-                    f"of {counted(len(failures), 'null image')} none could be tested; image {number}: {reason}"
-                )
+                said = f"of {counted(len(failures), 'null image')} none could be tested; image {number}: "
+                raise InputError(f"{worded(said, dimension)}{reason}")
             raise InputError("there are no results to calibrate by: give at least one.")
         *columns, statuses = zip(*(tested[number] for number in sorted(tested)), strict=True)
         selective, low, high, naive, plug_in = np.array(columns, dtype=np.float64)
@@ -139,6 +154,7 @@ class Calibration:
             statuses=dict(Counter(statuses)),
             failures=dict(sorted(failures.items())),
             plug_in_pvalues=None if np.any(np.isnan(plug_in)) else plug_in,
+            dimension=dimension,
         )
 
     @property
@@ -229,7 +245,11 @@ class Calibration:
             f"p <= {alpha:g}: {', '.join(f'{name} {rates[place]}' for name, rates in named.items())}"
             for place, alpha in enumerate(self.alphas)
         ]
-        return "\n".join([counted(len(self.pvalues), "null image"), *lines, self.conclusion()])
+        return "\n".join([self.counted(), *lines, self.conclusion()])
+
+    def counted(self) -> str:
+        """Return how many null images were tested, in words."""
+        return worded(counted(len(self.pvalues), "null image"), self.dimension)
 
     def conclusion(self) -> str:
         """Return the test of uniformity, the limits and the verdict, in words."""
@@ -243,7 +263,7 @@ class Calibration:
             if possible > certain + len(self.failures)
         ]
         if self.failures:
-            lines.append(f"null images that could not be tested: {len(self.failures)}")
+            lines.append(worded(f"null images that could not be tested: {len(self.failures)}", self.dimension))
             reasons = Counter(self.failures.values()).most_common()
             lines += [f"  {count} because: {reason}" for reason, count in reasons[:MOST_REASONS]]
             lines += [f"  {len(reasons) - MOST_REASONS} more reasons"] * (len(reasons) > MOST_REASONS)
@@ -252,7 +272,7 @@ class Calibration:
             f"rejections of a valid test: at most {limits}; it exceeds one of these limits with a probability of at "
             f"most {ERROR_RATE:.0%}"
         )
-        return "\n".join([*lines, self._verdict()])
+        return "\n".join([*lines, worded(self._verdict(), self.dimension)])
 
     def _verdict(self) -> str:
         calibrated = self.calibrated
@@ -284,6 +304,7 @@ class Calibration:
         drawn_on = checked_axes(_axes(shown_figure) if axes is None else axes, 2)
         _draw_quantiles(drawn_on[0], self)
         _draw_rates(drawn_on[1], self)
+        word_axes(drawn_on, self.dimension)
         return drawn_on
 
     def figure(self) -> Figure:
@@ -293,8 +314,7 @@ class Calibration:
     def __repr__(self) -> str:
         rates = (f"{rate.value:.3g} at {alpha:g}" for alpha, rate in zip(self.alphas, self.rates, strict=True))
         failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
-        tested = counted(len(self.pvalues), "null image")
-        return f"Calibration({tested}{failed}, rejected {', '.join(rates)}, calibrated={self.calibrated})"
+        return f"Calibration({self.counted()}{failed}, rejected {', '.join(rates)}, calibrated={self.calibrated})"
 
     def text_table(self) -> dict[str, list[str]]:
         """Return the columns that the command line and notebooks show."""
@@ -311,7 +331,7 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         columns = self.text_table()
-        title = f"Calibration on {counted(len(self.pvalues), 'null image')}"
+        title = f"Calibration on {self.counted()}"
         return row_table(title, list(columns), zip(*columns.values(), strict=True), self.conclusion().split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -397,7 +417,7 @@ def _draw_quantiles(axes: Axes, drawn: Calibration) -> None:
     axes.set_xlabel("quantile of the uniform distribution")
     axes.set_ylabel("quantile of the p-values")
     axes.set_title(f"p-values of {count:,} null image{'s' if count > 1 else ''}")
-    axes.legend(loc="upper left", fontsize=9)
+    legend_below(axes, 2, 9)
 
 
 def _draw_rates(axes: Axes, drawn: Calibration) -> None:
@@ -428,4 +448,4 @@ def _draw_rates(axes: Axes, drawn: Calibration) -> None:
     axes.set_xlabel("significance level")
     axes.set_ylabel("share of null images rejected")
     axes.set_title("rejections where there is nothing to find")
-    axes.legend(loc="lower right", fontsize=9)
+    legend_below(axes, 1, 9)

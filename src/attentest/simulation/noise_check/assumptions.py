@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attentest.errors import worded
 from attentest.noise.model import FloatArray
 from attentest.simulation.noise_check.autocorrelation import mean_deviations, region_sides
 from attentest.simulation.noise_check.measures import (
@@ -29,8 +30,8 @@ HOLDS, SMALL, BROKEN = "no sign against it", "found, but small", "broken"
 """What can be said about an assumption."""
 
 HARMLESS = {
-    HOLDS: "Images drawn from the model show as much.",
-    SMALL: "This is more than images drawn from the model show, and too little to change conclusions.",
+    HOLDS: "Draws from the model show as much.",
+    SMALL: "This is more than draws from the model show, and too little to change conclusions.",
 }
 """What is said of assumptions that are not broken."""
 
@@ -276,24 +277,25 @@ def verdicts(
     """
     ranks = {name: ranked(np.array(tested[name]), criterion.one_sided) for name, criterion in CRITERIA.items()}
     adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
-    assumptions = []
+    assumptions, dimension = [], images.correlation.ndim
     for (name, criterion), adjusted_pvalue in zip(CRITERIA.items(), adjusted, strict=True):
         pvalue, place = ranks[name]
         finding = criterion.find(images, drawn, place)
         verdict = BROKEN if finding.matters else SMALL
         if adjusted_pvalue > alpha * (1 + ROUNDING):
             verdict = HOLDS
-        words = {name: value for name, value in finding._asdict().items() if name != "matters"}
+        words: dict[str, Any] = {name: value for name, value in finding._asdict().items() if name != "matters"}
         if verdict != BROKEN:
             words |= {"consequence": HARMLESS[verdict], "advice": ""}
         if verdict == HOLDS and pvalue <= alpha * (1 + ROUNDING):
             words["consequence"] = (
                 f"Alone this would be conspicuous (p = {pvalue:.2g}), but not among {len(CRITERIA)} assumptions."
             )
+        words = {part: worded(said, dimension) if isinstance(said, str) else said for part, said in words.items()}
         assumptions.append(
             Assumption(
                 name=name,
-                statement=criterion.statement,
+                statement=worded(criterion.statement, dimension),
                 pvalue=pvalue,
                 as_extreme=round(pvalue * len(tested[name])) - 1,
                 adjusted_pvalue=adjusted_pvalue,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attentest.errors import worded
 from attentest.noise.model import FloatArray
 from attentest.noise.stationary import STEPS
-from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, wrapped
+from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, word_axes, wrapped
 from attentest.simulation.noise_check.assumptions import BROKEN, HARMLESS, HOLDS, SMALL, Assumption
 from attentest.simulation.noise_check.measures import BRIGHTNESS, CLIPPING, GAIN, NORMAL_QUANTILES, MeasuredNoise
 
@@ -50,7 +51,8 @@ def draw(
     figure: Figure, title: str, conclusion: str, assumptions: Sequence[Assumption], measured: MeasuredNoise
 ) -> None:
     """Draw the page on an empty figure, which gets its size."""
-    lines = [line for assumption in assumptions for line in _verdict_lines(assumption)]
+    dimension = measured.correlation.ndim
+    lines = [line for assumption in assumptions for line in _verdict_lines(assumption, dimension)]
     figure.set_size_inches(WIDTH, PANELS + LINE * (len(lines) + 3))
     verdicts = {assumption.name: assumption.verdict for assumption in assumptions}
     grid = figure.add_gridspec(3, 3, height_ratios=[PANELS / 2, PANELS / 2, LINE * len(lines)])
@@ -67,6 +69,7 @@ def draw(
     pair = grid[1, 1].subgridspec(2, 1)
     _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured, verdicts)
     _draw_verdicts(figure.add_subplot(grid[2, :]), lines)
+    word_axes(figure.axes, dimension)
     figure.suptitle(f"{title}\n{wrapped(conclusion, LETTERS)}", fontsize=10)
 
 
@@ -140,7 +143,11 @@ def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
     extent = (-reach_across - 0.5, reach_across + 0.5, reach_down + 0.5, -reach_down - 0.5)
     _draw_map(axes, difference, -limit, limit, extent=extent)
     *units, last = [unit for unit, _ in STEPS[measured.correlation.ndim]]
-    axes.set(xlabel=f"{last} apart", ylabel=f"{units[-1]} apart" if units else "")
+    axes.set_xlabel(f"{last} apart")
+    if units:
+        axes.set_ylabel(f"{units[-1]} apart")
+    else:
+        axes.set_yticks([])
 
 
 def _draw_values(axes: Axes, measured: MeasuredNoise, verdict: str) -> None:
@@ -182,9 +189,9 @@ def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise, verdicts: M
         axes.locator_params(axis="x", integer=True)
 
 
-def _verdict_lines(assumption: Assumption) -> list[tuple[str, str, str]]:
+def _verdict_lines(assumption: Assumption, dimension: int) -> list[tuple[str, str, str]]:
     """Return lines of words about an assumption: name with verdict, words, colour."""
-    heading = f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_text})"
+    heading = f"{worded(assumption.name, dimension)}: {assumption.verdict} (adjusted p {assumption.adjusted_text})"
     words = assumption.finding if assumption.consequence == HARMLESS[HOLDS] else assumption.in_words()
     first, *rest = textwrap.wrap(words, LETTERS - 50)
     colour = COLOURS[assumption.verdict]

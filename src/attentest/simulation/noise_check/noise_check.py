@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.markup import row_table
 from attentest.noise.derived import NoiseLike, as_noise
 from attentest.noise.estimators import EQUAL_GAIN, NoiseEstimator
@@ -124,7 +124,10 @@ class NoiseCheck:
         how = "" if self.fitted_to is None else f", fitted to them by {self.fitted_to}"
         size = f"{' x '.join(map(str, sides))} pixels{colour}"
         images = counted(self.n_images, "image")
-        return f"{images} of {size} against the noise model {self.noise.get('model', 'given')!r}{how}"
+        return self._worded(f"{images} of {size} against the noise model {self.noise.get('model', 'given')!r}{how}")
+
+    def _worded(self, text: str) -> str:
+        return worded(text, len(self.shape) - 1)
 
     def conclusion(self) -> str:
         """Return the verdict on the model in a sentence or two."""
@@ -133,9 +136,9 @@ class NoiseCheck:
                 f"No assumption is broken (error rate {self.alpha:g} for all together, {self.simulations} simulations)."
             )
         return (
-            f"Broken: {', '.join(self.broken)}. If all assumptions held, at least one would be called broken with a "
-            f"probability of at most {self.alpha:g}. With {self.simulations} simulations, adjusted p-values are at "
-            f"least {len(self.assumptions) / (self.simulations + 1):.2g}."
+            f"Broken: {self._worded(', '.join(self.broken))}. If all assumptions held, at least one would be called "
+            f"broken with a probability of at most {self.alpha:g}. With {self.simulations} simulations, adjusted "
+            f"p-values are at least {len(self.assumptions) / (self.simulations + 1):.2g}."
         )
 
     def objection(self) -> str:
@@ -144,27 +147,29 @@ class NoiseCheck:
             return ""
         finding = self[self.broken[0]].finding
         clause = finding[:1].lower() + finding[1:]
-        return f"the images do not fit this noise model (broken: {', '.join(self.broken)}): {clause}"
+        return self._worded(f"the images do not fit this noise model (broken: {', '.join(self.broken)}): {clause}")
 
     def summary(self) -> str:
         """Return the verdicts in words, one paragraph for each assumption."""
         lines = [f"{self.title()}.", ""]
         for assumption in self.assumptions:
-            lines.append(f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_text})")
+            lines.append(
+                f"{self._worded(assumption.name)}: {assumption.verdict} (adjusted p {assumption.adjusted_text})"
+            )
             lines.append(f"    {assumption.in_words()}")
         return "\n".join([*lines, "", self.conclusion()])
 
     def __repr__(self) -> str:
         broken = ", ".join(self.broken) or "nothing"
-        return f"NoiseCheck({counted(self.n_images, 'image')}, broken: {broken}, alpha={self.alpha:g})"
+        return f"NoiseCheck({self._worded(counted(self.n_images, 'image'))}, broken: {broken}, alpha={self.alpha:g})"
 
     def _repr_html_(self) -> str:
         columns = ("assumption", "verdict", "adjusted p", "measured")
         rows = [
-            (part.name, part.verdict, part.adjusted_text, f"{part.statistic_name} {part.statistic:.3g}")
+            (self._worded(part.name), part.verdict, part.adjusted_text, f"{part.statistic_name} {part.statistic:.3g}")
             for part in self.assumptions
         ]
-        broken = [f"{name}: {self[name].in_words()}" for name in self.broken]
+        broken = [f"{self._worded(name)}: {self[name].in_words()}" for name in self.broken]
         return row_table(f"NoiseCheck: {self.title()}", columns, rows, [self.conclusion(), *broken])
 
     def plot(self, figure: Figure | None = None) -> Figure:
@@ -254,7 +259,7 @@ def noise_check(
         least = LEAST_SIDES[-len(sides) :]
         if any(side < needed for side, needed in zip(sorted(sides), least, strict=True)):
             needed, got = (" x ".join(map(str, numbers)) for numbers in (least, sides))
-            raise InputError(f"images must have at least {needed} pixels for a check, got {got}.")
+            raise InputError(worded(f"images must have at least {needed} pixels for a check, got {got}.", len(sides)))
         model = as_noise(noise) if estimator is None else _fitted(estimator, reference)
         check_shape(model, shape)
         values = reference.mean + reference.residuals

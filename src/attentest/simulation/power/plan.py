@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, worded
 from attentest.markup import row_table
 from attentest.presentation.figure import (
     BLUE,
@@ -20,9 +20,11 @@ from attentest.presentation.figure import (
     PURPLE,
     VERMILION,
     checked_axes,
+    legend_below,
     make_logarithmic,
     new_figure,
     shown_figure,
+    word_axes,
 )
 from attentest.record import json_ready
 from attentest.simulation.power.simulated_tests import Design, Detectable, SimulatedTests
@@ -67,6 +69,8 @@ class Plan:
         Standard deviation of the noise of a pixel, in the units of the pixels: the unit of ``delta``.
     side
         Side of the planted square in pixels; None if it differs between images, as a third of their shorter sides.
+    dimension
+        Number of axes of the images, which says what they are called.
     """
 
     tests: tuple[SimulatedTests, ...]
@@ -75,6 +79,7 @@ class Plan:
     confidence_level: float | None
     noise_deviation: float
     side: int | None
+    dimension: int = 2
 
     def __post_init__(self) -> None:
         if not self.tests:
@@ -210,7 +215,7 @@ class Plan:
         """Return the detectable signals, or without a signal the shares rejected, in words."""
         unit = f"standard deviation of the noise: {self.noise_deviation:.4g}"
         images = self.tests[0].rejected.total
-        lines = [f"{counted(images, 'simulated image')} for each row; {unit}"]
+        lines = [f"{worded(counted(images, 'simulated image'), self.dimension)} for each row; {unit}"]
         for design in self.designs:
             *_, strongest = self.of(design)
             if self.detectable(design) is None:
@@ -229,7 +234,7 @@ class Plan:
     def __repr__(self) -> str:
         designs, images = counted(len(self.designs), "design"), counted(self.tests[0].rejected.total, "image")
         deltas = ", ".join(f"{delta:g}" for delta in self.deltas)
-        return f"Plan({designs}, deltas {deltas}, {images} each, alpha={self.alpha:g})"
+        return f"Plan({designs}, deltas {deltas}, {worded(images, self.dimension)} each, alpha={self.alpha:g})"
 
     def _repr_html_(self) -> str:
         columns = self.text_table()
@@ -268,6 +273,7 @@ class Plan:
             draw(panel_axes)
             panel_axes.grid(axis="y", color=GREY, alpha=0.18)
             panel_axes.set_axisbelow(True)
+        word_axes(drawn_on, self.dimension)
         return drawn_on
 
     def figure(self) -> Figure:
@@ -354,7 +360,7 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         )
     axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels", ylabel=REJECTED)
     axes.set_title(f"power, regions of {region}")
-    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.6), fontsize=8.5)
+    legend_below(axes, 2, 8.5)
 
 
 Bar: TypeAlias = tuple[float, float, float]
@@ -399,7 +405,7 @@ def _draw_by_gamma(
         )
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)", ylabel=label, title=title)
-    axes.legend(fontsize=8.5)
+    legend_below(axes, 2, 8.5)
     low, high = axes.dataLim.intervaly
     if bar is not _length:
         axes.set_ylim(0, 1.03)

@@ -202,6 +202,7 @@ class Simulation:
             confidence_level=self.confidence_level,
             noise_deviation=self.noise_deviation,
             side=sides.pop() if len(sides) == 1 else None,
+            dimension=self.images.dimension,
         )
 
     def tests(self, progress: Progress | None = None) -> Iterator[SimulatedTests]:
