@@ -6,17 +6,19 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import wavfile
 
 if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
     pytest.skip("the page needs attentest[app]", allow_module_level=True)
 
-from attentest import AttentionTest, InputError, ModelError
+from attentest import AttentionTest, InputError, ModelError, bundled_model, read_image
 from attentest.app.actions import Actions, Session
 from attentest.app.form import CONTROLS, COUNTS, IMAGE, NUMBER, TOP_FRACTION, Form, questions
 from attentest.app.offered import OfferedModels, UploadedImage
@@ -208,7 +210,7 @@ class TestActions:
         path = tmp_path / "scan<i>.png"
         path.write_bytes(b"no image")
         session = Session()
-        html = actions.take_upload(session, str(path), "", False)
+        html = actions.take_upload(session, "tiny", str(path), "", False)
         assert "scan&lt;i&gt;.png is not an image that can be read" in html
         assert str(tmp_path) not in html
         assert "is not an image that can be read" in html_of(actions, session, Form())
@@ -218,12 +220,12 @@ class TestActions:
         pages = [Image.fromarray(np.full((8, 8), i, dtype=np.uint8)) for i in range(3)]
         pages[0].save(tmp_path / "pages.tif", save_all=True, append_images=pages[1:])
         session = Session()
-        html = actions.take_upload(session, str(tmp_path / "pages.tif"), "", False)
+        html = actions.take_upload(session, "tiny", str(tmp_path / "pages.tif"), "", False)
         assert "pages.tif has 3 frames and one is needed: choose it in the field Frame, from 0 to 2" in html
-        assert actions.take_upload(session, str(tmp_path / "pages.tif"), "2", False) == ""
+        assert actions.take_upload(session, "tiny", str(tmp_path / "pages.tif"), "2", False) == ""
         assert session.image is not None
         assert session.image.pixels.max() == 2
-        assert "frame must be" in actions.take_upload(session, str(tmp_path / "pages.tif"), "1.5", False)
+        assert "frame must be" in actions.take_upload(session, "tiny", str(tmp_path / "pages.tif"), "1.5", False)
 
     def test_a_newer_test_replaces_an_older_one(self, actions: Actions, session: Session) -> None:
         shares: list[float] = []
@@ -254,6 +256,118 @@ class TestActions:
         assert "significant at 0.05, approximate" in html
         assert "given, not estimated" not in html
         assert questions()["sigma"][1] is None
+
+
+SIGNALS, VOLUMES = "bundled, signals of 256 samples", "bundled, volumes of 16 × 16 × 16"
+
+
+class TestOtherAxes:
+    """Signals and volumes, whose models are chosen on the page."""
+
+    @pytest.fixture
+    def recording(self, tmp_path: Path) -> Path:
+        values = np.random.default_rng(0).normal(size=(256, 2))
+        values[100:185] += 2.0
+        wavfile.write(tmp_path / "ecg.wav", 128, values)
+        return tmp_path / "ecg.wav"
+
+    @pytest.fixture
+    def volume(self, tmp_path: Path) -> Path:
+        nibabel = pytest.importorskip("nibabel")
+        values = np.random.default_rng(0).normal(size=(16, 16, 16))
+        values[3:9, 3:9, 3:9] += 1.5
+        image = nibabel.Nifti1Image(values.T, np.diag([0.8, 0.8, 2.0, 1.0]))
+        image.header.set_xyzt_units("mm")
+        nibabel.save(image, tmp_path / "head.nii.gz")
+        return tmp_path / "head.nii.gz"
+
+    def test_a_recording(self, actions: Actions, recording: Path) -> None:
+        session, form = Session(), Form.of(noise=NUMBER, sigma="1", region_unit="patches", randomise=0.5)
+        html = actions.take_upload(session, "tiny", str(recording), "", False)
+        assert "ecg.wav is taken for WAV, which holds signals, and an image is needed: give one, or a model of" in html
+        assert str(recording.parent) not in html
+        assert "Upload" not in html_of(actions, session, form)
+        assert actions.take_model(session, SIGNALS) == ""
+        assert "2 channels: choose one in the field Channels" in actions.preview(session, SIGNALS, form)
+        assert actions.take_upload(session, SIGNALS, str(recording), "", False, " 1, ") == ""
+        preview = actions.preview(session, SIGNALS, form)
+        result = AttentionTest.from_pretrained(bundled_model(axes=1), noise=1.0, region_unit="patches", randomise=0.5)(
+            read_image(recording, dimension=1, channels=["1"]), name="ecg.wav"
+        )
+        assert f"<strong>{result.region.sum()}</strong> of 256 samples</span> of the signal plus noise." in preview
+        html = actions.test(session, session.ask(), SIGNALS, form, False, lambda share: None)
+        assert html is not None
+        assert cell(html, "selective-p") == result.pvalue_text()
+        assert cell(html, "region") == f"{result.region.sum()} of 256 samples"
+        assert re.search(r"of what the model sees; [^<]* s", html)
+        assert "no channel &#x27;V1&#x27;" in actions.take_upload(session, SIGNALS, str(recording), "", False, "V1")
+        assert "leave the field Frame empty" in actions.take_upload(session, SIGNALS, str(recording), "1", False)
+
+    def test_a_volume(self, actions: Actions, volume: Path) -> None:
+        session, form = Session(), Form.of(noise=NUMBER, sigma="1", region_unit="patches", randomise=0.5)
+        assert "has 16 frames and one is needed" in actions.take_upload(session, "tiny", str(volume), "", False)
+        assert "holds volumes" not in actions.take_model(session, VOLUMES)
+        preview = actions.preview(session, VOLUMES, form)
+        assert "head.nii.gz, 16 × 16 × 16." in preview
+        assert re.search(
+            r"of 4,096 voxels</span> of the volume plus noise\. Shown: slice \d+, column \d+, row", preview
+        )
+        html = actions.test(session, session.ask(), VOLUMES, form, False, lambda share: None)
+        assert html is not None
+        result = AttentionTest.from_pretrained(bundled_model(axes=3), noise=1.0, region_unit="patches", randomise=0.5)(
+            volume
+        )
+        assert cell(html, "selective-p") == result.pvalue_text()
+        assert "mm3" in html
+        assert result.verdict() in unescape(html)
+        report = re.search(r'key=([^"]+)"', html)
+        assert report
+        assert b"head.nii.gz" in (actions.report(report[1]) or b"")
+        assert "or a model of images or volumes" in actions.take_model(session, SIGNALS)
+        assert actions.preview(session, SIGNALS, form) == ""
+        assert "and a signal is needed" in html_of(actions, session, form)
+
+    def test_another_length_is_resized_or_refused(self, actions: Actions, tmp_path: Path) -> None:
+        np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=300))
+        session = Session()
+        assert actions.take_upload(session, SIGNALS, str(tmp_path / "a.npy"), "", False) == ""
+        assert "of 300 samples" in actions.preview(session, SIGNALS, Form.of(noise=NUMBER, sigma="1"))
+        refused = actions.preview(session, SIGNALS, Form.of(noise=NUMBER, sigma="1", resize=False))
+        assert "the model takes signals of length 256" in refused
+        assert "one volume (D, H, W) or (C, D, H, W), got an array" in actions.take_model(session, VOLUMES)
+
+    def test_noise_of_control_recordings(self, actions: Actions, tmp_path: Path) -> None:
+        controls = np.random.default_rng(5).normal(size=(6, 256))
+        paths = [str(tmp_path / f"{i}.npy") for i in range(len(controls))]
+        for path, control in zip(paths, controls, strict=True):
+            np.save(path, control)
+        session = Session()
+        actions.take_upload(session, SIGNALS, paths[0], "", False)
+        form = Form.of(noise=CONTROLS, controls=paths, estimator="ar1")
+        html = actions.test(session, session.ask(), SIGNALS, form, False, lambda share: None)
+        assert html is not None
+        assert "estimated from 6 reference signals" in html
+        assert session.noise(form, 1) is session.noise(form, 1)
+        with pytest.raises(InputError, match="must hold one image"):  # to a model of images they are none
+            session.noise(form, 2)
+
+    def test_examples_are_of_one_kind(self, actions: Actions) -> None:
+        session = Session()
+        assert actions.take_example(session, "A volume") == VOLUMES
+        form = Form.of(noise=NUMBER, sigma="1")
+        assert "of 4,096 voxels" in actions.preview(session, VOLUMES, form)
+        wrong = actions.preview(session, SIGNALS, form)
+        assert "takes signals, and this is a volume: choose a model of volumes." in wrong
+        assert 'role="alert"' in wrong
+        assert actions.take_model(session, SIGNALS) == ""  # there is no file to read
+
+    def test_a_large_file_is_refused_before_memory_is_taken(self, actions: Actions, tmp_path: Path) -> None:
+        with (tmp_path / "a.npy").open("wb") as file:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (1000, 1000, 1000)}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(8_000_000_200)  # sparse
+        html = actions.take_upload(Session(), VOLUMES, str(tmp_path / "a.npy"), "", False)
+        assert "a.npy holds 1000000000 values, more than the 64000000 allowed" in html
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.io import wavfile
 
 if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
     pytest.skip("the page needs attentest[app]", allow_module_level=True)
@@ -155,13 +156,16 @@ def malformed_questions(config: dict[str, Any]) -> list[bytes]:
     """Return questions that the page never asks."""
     preview, upload = good_question(config, "preview"), good_question(config, "take_upload")
     model, threshold, alpha = 1, 2, preview["data"].index(0.05)
+    file, window, channels = 2, 4, 5
     changes: list[tuple[dict[str, Any], int, list[object]]] = [
         (preview, model, [5, True, [], {"a": 1}, "x\0", "google/vit"]),
         (preview, threshold, [None, "x", [], {}, 5, -1e308, 1e999, True]),
         (preview, alpha, ["x", [], {}, True, 10**400, float("nan")]),
-        (upload, 1, ["x", 5, [1], {}, {"path": 3}, {"path": "/etc/passwd"}, {"url": "http://example.com"}]),
-        (upload, 1, [{"path": path, "meta": {"_type": "gradio.FileData"}} for path in ("/etc/passwd", "\0", "")]),
-        (upload, 3, ["x"]),
+        (upload, file, ["x", 5, [1], {}, {"path": 3}, {"path": "/etc/passwd"}, {"url": "http://example.com"}]),
+        (upload, file, [{"path": path, "meta": {"_type": "gradio.FileData"}} for path in ("/etc/passwd", "\0", "")]),
+        (upload, window, ["x"]),
+        (upload, channels, [5, [], {}, True]),
+        (upload, 1, [5, [], "x"]),
     ]
     questions_asked: list[object] = [
         *([], None, 3, "x", {}),
@@ -293,6 +297,43 @@ def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
         assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=.https?:[^>]+", html)
     assert server.ask("/", host="evil.example")[0] == 421
     assert [folder.name[:14] for folder in server.temporary.iterdir()] == ["attentest-app-"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_signals_and_volumes_in_a_browser(server: Server, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    recording, volume = tmp_path / "ecg.wav", tmp_path / "head.npy"
+    wavfile.write(recording, 128, np.repeat([0.0, 2.0, 0.0], [100, 85, 71]) + rng.normal(size=256))
+    np.save(volume, rng.normal(size=(16, 16, 16)))
+    with open_browser() as browser:
+        page = browser.new_page(viewport={"width": 1200, "height": 800})
+        complaints: list[str] = []
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.goto(server.address)
+        page.wait_for_selector("#test")
+        page.set_input_files("#upload input[type=file]", recording)
+        page.wait_for_selector("#problem .message")
+        assert "ecg.wav is taken for WAV, which holds signals, and an image is needed" in page.inner_text("#problem")
+        for path, axes, model, noun in (
+            (recording, 1, "bundled, signals of 256 samples", "samples"),
+            (volume, 3, "bundled, volumes of 16 × 16 × 16", "voxels"),
+        ):
+            page.click("#model input")
+            page.get_by_role("option", name=model, exact=True).click()
+            if path == volume:
+                page.get_by_text("ecg.wav is taken for WAV").first.wait_for()
+                page.click("#upload button[aria-label=Clear]")
+                page.set_input_files("#upload input[type=file]", volume)
+            result = AttentionTest.from_pretrained(bundled_model(axes=axes), noise=FromImage("wavelet"))(path)
+            shown_region(page, f"{result.region.sum()} of {result.region.size:,} {noun}")
+            assert not page.is_visible("#problem .message")
+            page.click("#test")
+            shown_result(page, result.pvalue_text())
+            assert result.verdict(0.05) in page.inner_text("#result")
+            for width in (390, 1200):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert page.evaluate(WIDER_THAN_THE_PAGE) == []
+        assert not complaints
 
 
 WIDER_THAN_THE_PAGE = """[...document.querySelectorAll('#result *')].filter(

@@ -16,7 +16,8 @@ from attentest.app.form import CONTROLS, COUNTS, Form, optional_number
 from attentest.app.offered import FIELDS, OfferedModels, UploadedImage, examples, page_words, read_upload
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.checks import level
-from attentest.errors import AttentestError, InputError
+from attentest.errors import AttentestError, InputError, worded
+from attentest.images.image_source import ImageSource
 from attentest.noise import ImageNoise, Isotropic, NoiseModel
 from attentest.progress import Progress
 from attentest.results.batch import Results
@@ -33,14 +34,16 @@ class Session:
 
     newest: int = 0
     """Number of the newest test that was asked for; an older one ends when it next reports its progress."""
+    source: ImageSource | None = None
+    """The file that was uploaded last, and what of it is read."""
     image: UploadedImage | None = None
     problem: str = ""
-    """The image that is shown, or what is wrong with the file that was uploaded last."""
+    """The image that is shown, or what is wrong with the file."""
     example: bool = False
     """Whether the image is an example, whose noise is known."""
     tried: dict[bytes, set[str]] = field(default_factory=dict)
     """For the digest of each image, the settings that it was tested with."""
-    fitted: tuple[tuple[str, tuple[str, ...]], NoiseModel | ImageNoise] | None = None
+    fitted: tuple[tuple[str, tuple[str, ...], int], NoiseModel | ImageNoise] | None = None
     """The noise that was estimated last, after the fields that it was estimated from."""
 
     def ask(self) -> int:
@@ -50,16 +53,16 @@ class Session:
 
     def forget_image(self) -> str:
         """Show no image, and no message about one."""
-        self.image, self.problem, self.example = None, "", False
+        self.source, self.image, self.problem, self.example = None, None, "", False
         return ""
 
-    def noise(self, form: Form) -> NoiseModel | ImageNoise:
-        """Return the noise that a form describes; control images are read once."""
+    def noise(self, form: Form, dimension: int = 2) -> NoiseModel | ImageNoise:
+        """Return the noise that a form describes; control images, of so many axes, are read once."""
         if form.noise != CONTROLS:
             return form.noise_model()
-        key = form.estimator, tuple(form.controls or ())
+        key = form.estimator, tuple(form.controls or ()), dimension
         if self.fitted is None or self.fitted[0] != key:
-            self.fitted = key, form.noise_model()
+            self.fitted = key, form.noise_model(dimension)
         return self.fitted[1]
 
     def count_settings(self, image: UploadedImage, result: AttentionTestResult) -> int:
@@ -88,26 +91,48 @@ class Actions:
         self._tested: OrderedDict[str, TestedImage] = OrderedDict()
         self._lock = Lock()
 
-    def take_upload(self, session: Session, path: str, frame: str | None, window: bool) -> str:
+    def take_upload(
+        self, session: Session, model: str, path: str, frame: str | None, window: bool, channels: str | None = ""
+    ) -> str:
         """Make an uploaded file the image of a session; return what is wrong with it as HTML, or nothing.
 
-        The number of a frame is a text, empty for the only one, and ``window`` is that of a DICOM file.
+        The number of a frame is a text, empty for the only one, ``window`` is that of a DICOM file, and channels of a
+        recording are separated by commas.
         """
         session.forget_image()
         try:
+            number = optional_number(frame, "frame")
+            if number is not None and not number.is_integer():
+                raise InputError(f"frame must be a whole number, or empty, got {number:g}.")
+        except AttentestError as error:
+            session.problem = str(error)
+            return message_html(session.problem, "error")
+        session.source = ImageSource(
+            path=Path(path),
+            frame=None if number is None else int(number),
+            window=window,
+            channels=tuple(name.strip() for name in (channels or "").split(",") if name.strip()),
+        )
+        return self.take_model(session, model)
+
+    def take_model(self, session: Session, model: str) -> str:
+        """Read an uploaded file again if a model takes it with other axes; return what is wrong with it as HTML."""
+        image, source = session.image, session.source
+        try:
             with page_words(FIELDS):
-                number = optional_number(frame, "frame")
-                if number is not None and not number.is_integer():
-                    raise InputError(f"frame must be a whole number, or empty, got {number:g}.")
-                session.image = read_upload(Path(path), None if number is None else int(number), window)
+                dimension = self.models.model(model).dimension
+                if source is not None and (image is None or image.dimension != dimension):
+                    session.image, session.problem = None, ""
+                    session.image = read_upload(source, dimension)
         except AttentestError as error:
             session.problem = str(error)
         return message_html(session.problem, "error") if session.problem else ""
 
     def take_example(self, session: Session, label: str) -> str:
         """Make an example the image of a session; return the name of the bundled model that takes it."""
+        session.forget_image()
         session.image, session.example = self.examples[label], True
-        return self.models.bundled(session.image.size[0])
+        return self.models.bundled(session.image.size)
 
     def preview(self, session: Session, model: str, form: Form) -> str:
         """Return the image with its region as HTML, from the attention map and without a search."""
@@ -118,14 +143,14 @@ class Actions:
                 chosen = self.models.model(model)
                 # Without randomised selection the region does not depend on the noise, which may not be known yet.
                 randomised = bool(form.options["randomise"]) or form.noise == COUNTS
-                noise = session.noise(form) if randomised else Isotropic(1.0)
+                noise = session.noise(form, chosen.dimension) if randomised else Isotropic(1.0)
                 _, region = form.attention_test(chosen, session.image, noise).attention_region(
-                    session.image.pixels, name=session.image.name
+                    session.image.sample, name=session.image.name
                 )
         except AttentestError as error:
             return message_html(str(error), "error")
         of = {COUNTS: " of part of the counts"}.get(form.noise, " of the image plus noise")
-        return preview_html(session.image, region, of if randomised else "")
+        return preview_html(session.image, region, worded(of, chosen.dimension) if randomised else "")
 
     def test(
         self, session: Session, number: int, model: str, form: Form, dark: bool, show: Callable[[float], None]
@@ -173,8 +198,8 @@ class Actions:
         progress(0.0, None)
         alpha = level(form.alpha)
         chosen = self.models.model(model)
-        result = form.attention_test(chosen, image, session.noise(form))(
-            image.pixels, name=image.name, progress=progress
+        result = form.attention_test(chosen, image, session.noise(form, chosen.dimension))(
+            image.sample, name=image.name, progress=progress
         )
         return TestedImage(
             image=image,

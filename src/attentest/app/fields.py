@@ -56,9 +56,9 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
     Returns
     -------
     fields
-        Those of the page itself: ``file``, the uploaded image, and which part of it is meant, ``frame`` and ``window``;
-        what is wrong with it, ``problem``, and the image with its region, ``preview``; the ``model``; and ``test``, the
-        button that starts a test.
+        Those of the page itself: ``file``, the uploaded image, and which part of it is meant, ``frame``, ``window`` and
+        ``channels``; what is wrong with it, ``problem``, and the image with its region, ``preview``; the ``model``; and
+        ``test``, the button that starts a test.
     form
         The fields that define a test, by their names in ``questions()``.
     examples
@@ -75,9 +75,12 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
     asked = questions()
     file = gr.File(label="Image", height=140, elem_id="upload")
-    gr.HTML('<p class="hint">PNG, JPEG, TIFF, .npy, DICOM or NIfTI; or an example:</p>', padding=False)
+    gr.HTML(
+        '<p class="hint">PNG, JPEG, TIFF, .npy, DICOM or NIfTI; signals as EDF, WAV or CSV; or an example:</p>',
+        padding=False,
+    )
     with gr.Row(elem_id="examples"):
-        examples = {label: gr.Button(label, size="sm", min_width=80) for label in actions.examples}
+        examples = {label: gr.Button(label, size="sm", min_width=100) for label in actions.examples}
     problem = gr.HTML(elem_id="problem", padding=False)
     preview = gr.HTML(elem_id="preview", padding=False)
     with gr.Group():
@@ -112,6 +115,12 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
         frame = gr.Textbox(
             label="Frame", info="Slice or page of a volume, from 0.", placeholder="the only one", elem_id="frame"
         )
+        channels = gr.Textbox(
+            label="Channels",
+            info="Of a recording: names, or numbers from 0, separated by commas.",
+            placeholder="all",
+            elem_id="recorded-channels",
+        )
         window = gr.Checkbox(False, label="Apply the display window of a DICOM file")
         with gr.Row():
             add("black", "white")
@@ -123,8 +132,8 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
     for panel in dict.fromkeys(option.panel for name, (option, _) in asked.items() if name not in form):
         with gr.Accordion(panel or "More", open=False):
             add_options(panel)
-    fields = {"file": file, "frame": frame, "window": window, "problem": problem, "preview": preview}
-    return fields | {"model": model, "test": test}, form, examples
+    fields = {"file": file, "frame": frame, "window": window, "channels": channels, "problem": problem}
+    return fields | {"preview": preview, "model": model, "test": test}, form, examples
 
 
 def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:

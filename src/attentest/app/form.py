@@ -11,6 +11,7 @@ from attentest.app.offered import OfferedModel, UploadedImage, read_upload
 from attentest.contrast import Contrast, Filtered
 from attentest.definition import USUAL_THRESHOLD, Definition, Option, option, option_of
 from attentest.errors import InputError, shortened
+from attentest.images.image_source import ImageSource
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import LEVELS
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, Poisson, as_noise
@@ -90,7 +91,8 @@ class Form:
     def attention_test(
         self, model: OfferedModel, image: UploadedImage, noise: NoiseModel | ImageNoise
     ) -> AttentionTest:
-        """Return the test of an image that the answers define."""
+        """Return the test of an image that the answers define; one of other axes than the model's raises an error."""
+        image.check(model)
         black, white = optional_number(self.black, "black"), optional_number(self.white, "white")
         if (black is None) != (white is None):
             raise InputError("only one of black and white is given: give both pixel values, or neither.")
@@ -112,23 +114,27 @@ class Form:
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""
         saved: Preprocessing | None = model.preprocessing
-        if saved is not None or not self.resize or not model.usual_processor:
-            return saved
         shape = model.scores.image_shape
+        if saved is not None or not self.resize:
+            return saved
+        if model.dimension != 2:
+            return None if image.size == shape[1:] else Preprocessing().chosen("stretch", "none", shape[1:])
+        if not model.usual_processor:
+            return saved
         usual, has_levels = Preprocessing.usual(model.usual_processor, shape), image.pixels.dtype.str[1:] in LEVELS
         if has_levels or self.black or image.size == shape[1:]:
             return usual
         return usual.chosen("stretch", "none", shape[1:])
 
-    def noise_model(self) -> NoiseModel | ImageNoise:
-        """Return the noise that the answers describe; control images are read here."""
+    def noise_model(self, dimension: int = 2) -> NoiseModel | ImageNoise:
+        """Return the noise that the answers describe; control images, of so many axes, are read here."""
         source = self._choice("noise")
         if source == IMAGE:
             return FromImage(self.method)
         if source == COUNTS:
             return Poisson()
         if source == CONTROLS:
-            return self._fitted()
+            return self._fitted(dimension)
         sigma = optional_number(self.sigma, "the standard deviation of the noise")
         if sigma is None:
             raise InputError(
@@ -137,13 +143,14 @@ class Form:
             )
         return AR1(self.rho, sigma) if self.rho else Isotropic(sigma)
 
-    def _fitted(self) -> NoiseModel:
+    def _fitted(self, dimension: int) -> NoiseModel:
         if not self.controls:
             raise InputError("there are no control images: upload at least two, or give the noise as a number.")
         if len(self.controls) > MOST_CONTROLS:
             raise InputError(f"there are {len(self.controls)} control images: give at most {MOST_CONTROLS}.")
         estimator: NoiseEstimator = NOISE_ESTIMATORS.load(self.estimator)()
-        return as_noise(estimator.fit([read_upload(Path(path)).pixels for path in self.controls]))
+        controls = (read_upload(ImageSource(path=Path(path)), dimension) for path in self.controls)
+        return as_noise(estimator.fit([control.pixels if dimension == 2 else control.sample for control in controls]))
 
     def _contrast(self) -> Contrast:
         name = self._choice("contrast")

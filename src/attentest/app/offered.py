@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,8 +17,10 @@ from torch import Tensor
 
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
-from attentest.errors import AttentestError, InputError, shortened
-from attentest.images.image_file import read_image
+from attentest.errors import AttentestError, InputError, shortened, worded
+from attentest.images.image_source import ImageSource
+from attentest.images.sample import Sample, as_sample
+from attentest.images.spacing import Spacing
 from attentest.pipeline.inputs import preprocessing_and_size
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, bundled_model
@@ -68,6 +70,11 @@ class OfferedModel:
     usual_processor: str
     """Name of the image processor of its family, for photographs where none was saved."""
 
+    @property
+    def dimension(self) -> int:
+        """Number of axes of what it takes: 1 of signals, 2 of images, 3 of volumes."""
+        return len(self.scores.image_shape) - 1
+
 
 class OfferedModels:
     """The bundled models and those saved in some directories, on a device.
@@ -79,6 +86,8 @@ class OfferedModels:
         self._device = usable_device(device)
         listed = _named([Path(directory) for directory in directories])
         bundled = {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
+        bundled |= {name: bundled_model(axes=axes) for axes, name in OTHER_NAMES.items()}
+        self._offers_others = bool(listed)
         self._directories = listed | bundled
         self._loaded: dict[str, OfferedModel] = {}
         self._lock = Lock()
@@ -93,11 +102,11 @@ class OfferedModels:
     @property
     def default(self) -> str:
         """The model that is chosen at first: the first one given, else the bundled one of the demonstration."""
-        return self.names[0] if len(self.names) > len(BUNDLED) else self.bundled(16)
+        return self.names[0] if self._offers_others else _bundled_name("base", 16)
 
-    def bundled(self, size: int) -> str:
-        """Return the name of the bundled model for images of a size."""
-        return _bundled_name("base", size)
+    def bundled(self, size: tuple[int, ...]) -> str:
+        """Return the name of the bundled model for images of a size, or for signals or volumes."""
+        return OTHER_NAMES.get(len(size)) or _bundled_name("base", size[0])
 
     def model(self, name: object) -> OfferedModel:
         """Return the model of a name; raise an error for anything that is not offered."""
@@ -112,6 +121,10 @@ class OfferedModels:
                     name=name, scores=scores, preprocessing=preprocessing, usual_processor=saved.usual_processor
                 )
             return self._loaded[name]
+
+
+OTHER_NAMES = {1: "bundled, signals of 256 samples", 3: "bundled, volumes of 16 × 16 × 16"}
+"""Names of the bundled models of signals and of volumes, by their number of axes."""
 
 
 def _bundled_name(architecture: str, size: int) -> str:
@@ -130,6 +143,13 @@ def _named(directories: list[Path]) -> dict[str, Path]:
 
 FIELDS = {
     "pick it with frame= or --frame": "choose it in the field Frame",
+    "leave frame (--frame) out": "leave the field Frame empty",
+    "without frame=": "with the field Frame empty",
+    "no frame=": "the field Frame must be empty",
+    "--channel (channels=)": "the field Channels",
+    "with --channel": "in the field Channels",
+    "leave channels (--channel) out": "leave the field Channels empty",
+    "which is not beside it: copy it there": "and the page takes one file: save it as EDF or CSV first",
     "leave window (--window) out": "switch the display window off",
     "intensity_range is for preprocessing that rescales, and there is none": (
         "black and white are for models that rescale images, and this one does not"
@@ -150,23 +170,41 @@ FIELDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UploadedImage:
-    """An image with its name, as the library takes it."""
+    """An image, a signal or a volume with its name, as the library takes it."""
 
     name: str
     """The name of its file, which is text that anybody may have chosen."""
     pixels: NDArray[Any]
-    """(H, W) or (H, W, C). Values as stored."""
+    """(H, W) or (H, W, C); a signal (T,) or (C, T), a volume (D, H, W) or (C, D, H, W). Values as stored."""
+    dimension: int = 2
+    """Number of axes."""
+    spacing: Spacing | None = None
+    """How far apart the pixels are, where the file tells."""
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Height and width."""
-        return self.pixels.shape[0], self.pixels.shape[1]
+    def size(self) -> tuple[int, ...]:
+        """Its sides: height and width of an image."""
+        return self.pixels.shape[:2] if self.dimension == 2 else self.pixels.shape[-self.dimension :]
+
+    @property
+    def sample(self) -> Sample:
+        """What is tested."""
+        return replace(as_sample(self.pixels, self.dimension), spacing=self.spacing)
+
+    def check(self, model: OfferedModel) -> None:
+        """Raise an error if a model takes signals, images or volumes and this is none."""
+        if self.dimension != model.dimension:
+            this, others = (worded(noun, self.dimension) for noun in ("an image", "images"))
+            takes = worded("images", model.dimension)
+            raise InputError(f"{model.name} takes {takes}, and this is {this}: choose a model of {others}.")
 
 
-def read_upload(path: Path, frame: int | None = None, window: bool = False) -> UploadedImage:
-    """Return the image of an uploaded file, by ``read_image``; messages name the file and not where it is kept."""
-    with page_words({str(path): path.name}):
-        return UploadedImage(name=path.name, pixels=read_image(path, frame=frame, window=window))
+def read_upload(source: ImageSource, dimension: int) -> UploadedImage:
+    """Return the image of an uploaded file, with so many axes; messages name the file and not where it is kept."""
+    name = source.path.name
+    with page_words({str(source.path): name}):
+        pixels, spacing = source.scan(dimension)
+        return UploadedImage(name=name, pixels=pixels, dimension=dimension, spacing=spacing)
 
 
 @contextmanager
@@ -184,8 +222,9 @@ def page_words(words: dict[str, str]) -> Iterator[None]:
 SEED = 0
 """Seed of the examples: the first two are those of ``attentest demo``."""
 
-SIGNAL, SPOT = 3.0, 4.0
-"""Mean of the signal, and brightness of the spot in the drawn scan, in standard deviations of the noise."""
+SIGNAL, OTHER_SIGNAL, SPOT = 3.0, 1.5, 4.0
+"""Mean of the signal in images, in recordings and volumes, and brightness of the spot in the drawn scan, in standard
+deviations of the noise."""
 
 
 def examples() -> dict[str, UploadedImage]:
@@ -198,8 +237,13 @@ def examples() -> dict[str, UploadedImage]:
         "Pure noise": null_images(rng, 1, 16)[0],
         "Noise and a signal": signal_images(rng, 1, 16, SIGNAL)[0][0],
         "A drawn scan": drawn_scan(np.random.default_rng(SEED), 64),
+        "A recording": signal_images(rng, 1, 256, OTHER_SIGNAL, axes=1)[0][0],
+        "A volume": signal_images(rng, 1, 16, OTHER_SIGNAL, axes=3)[0][0],
     }
-    return {label: UploadedImage(name=label.lower(), pixels=pixels) for label, pixels in drawn.items()}
+    return {
+        label: UploadedImage(name=label.lower(), pixels=pixels, dimension=pixels.ndim)
+        for label, pixels in drawn.items()
+    }
 
 
 def drawn_scan(rng: np.random.Generator, size: int) -> NDArray[np.float64]:

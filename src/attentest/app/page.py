@@ -77,12 +77,14 @@ def _connect(
     def form_of(values: Sequence[Any]) -> Form:
         return Form.of(**dict(zip(form, values, strict=True)))
 
-    def take_upload(known: Session, path: str | None, frame: str | None, window: bool) -> Any:
+    def take_upload(
+        known: Session, model: str, path: str | None, frame: str | None, window: bool, channels: str | None
+    ) -> Any:
         if path is None:  # a frame was chosen while an example is shown
             return gr.skip()
         # The noise of an example, which is known, is that of no other image.
         noise = noise_at_first if known.example else [gr.skip()] * len(NOISE_FIELDS)
-        return actions.take_upload(known, path, frame, window), *no_result(known), *noise
+        return actions.take_upload(known, model, path, frame, window, channels), *no_result(known), *noise
 
     def take_example(label: str, known: Session) -> tuple[Any, ...]:
         return None, "", actions.take_example(known, label), *NOISE_OF_EXAMPLES
@@ -127,15 +129,16 @@ def _connect(
             **PRIVATE,
         )
 
-    part = [fields["frame"], fields["window"]]
+    part = [fields["frame"], fields["window"], fields["channels"]]
     changes = [file.upload, *(field.change for field in part)]
     shown = [problem, result, changed, *(form[name] for name in NOISE_FIELDS)]
     # Gradio shows a refusal, as of a file that is deleted, for questions of its queue alone; this one waits for none.
     shown_if_refused = AT_ONCE | {"queue": True, "concurrency_limit": None}
-    then_preview(gr.on(changes, take_upload, [session, file, *part], shown, **shown_if_refused))
+    then_preview(gr.on(changes, take_upload, [session, model_field, file, *part], shown, **shown_if_refused))
     then_preview(file.clear(forget_image, session, [problem, result, changed], **AT_ONCE))
     of_region = [form[name] for name in ("rule", "resize", "black", "white", *proposed_options())]
-    gr.on([field.change for field in (model_field, *of_region)], preview, [session, *asked], shown_region, **AT_ONCE)
+    then_preview(model_field.change(actions.take_model, [session, model_field], problem, **AT_ONCE))
+    gr.on([field.change for field in of_region], preview, [session, *asked], shown_region, **AT_ONCE)
     for slider in sliders:
         then_test(slider.release(None, **PRIVATE))
     then_test(fields["test"].click(None, **PRIVATE))

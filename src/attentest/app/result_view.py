@@ -30,6 +30,7 @@ from attentest.presentation.picture import (
     resized,
     seen_name,
 )
+from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import RULES, row_of
 from attentest.presentation.words import compared_with, result_numbers, selective_p, short_verdict, verdict_text
@@ -77,14 +78,23 @@ def message_html(text: str, kind: str) -> str:
 
 
 def preview_html(image: UploadedImage, region: NDArray[np.bool_], of: str = "") -> str:
-    """Return an image with the outline of its region (H, W), and the size of the region, of what, as HTML."""
-    height, width = region.shape
-    png = png_file(region_picture(image.pixels, region))
-    size = f"<strong>{int(region.sum()):,}</strong> of {height * width:,} pixels"
+    """Return an image with the outline of its region (*axes), and the size of the region, of what, as HTML.
+
+    A signal is shown by its traces, and a volume by slices through the region.
+    """
+    pixels, shown, which = image.pixels, region, ""
+    if image.dimension != 2:
+        plane = Plane.through(region, pixels, image.spacing)
+        pixels, shown, which = plane.image(pixels), plane.values(region), plane.caption.replace("\n", " ")
+    slices = f" Shown: {which}." if which else ""
+    png = png_file(region_picture(pixels, shown))
+    sides = " × ".join(map(str, reversed(image.size)))
+    size = f"<strong>{int(region.sum()):,}</strong> of {region.size:,} {worded('pixels', image.dimension)}"
+    called = worded("image", image.dimension)
     return (
-        f'<figure class="preview"><img src="{png_address(png)}" alt="The image with the outline of the '
-        f'region"><figcaption>{text_html(image.name)}, {width} × {height}. Region: '
-        f'<span id="region-size">{size}</span>{of}.</figcaption></figure>'
+        f'<figure class="preview {called}"><img src="{png_address(png)}" alt="The {called} with the outline of the '
+        f'region"><figcaption>{text_html(image.name)}, {sides}. Region: '
+        f'<span id="region-size">{size}</span>{of}.{slices}</figcaption></figure>'
     )
 
 

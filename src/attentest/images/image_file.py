@@ -199,7 +199,8 @@ def read_scan(
     if dimension not in file_format.dimensions:
         holds = " or ".join(worded("images", known) for known in file_format.dimensions)
         raise InputError(
-            f"{path} is taken for {name}, which holds {holds}, and {worded('an image', dimension)} is needed."
+            f"{path} is taken for {name}, which holds {holds}, and {worded('an image', dimension)} is needed: give "
+            f"one, or a model of {holds}."
         )
     if channels and dimension != 1:
         raise InputError(f"{path} is taken for {name}, whose channels have no names: leave channels (--channel) out.")

@@ -183,7 +183,8 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
     difference = difference_number(record.difference, record.statistic)
     share = f"{100 * record.part_pixels / record.seen_pixels:.2g}% of what the model sees"
     numbers.append(ShownNumber("observed difference", difference, errors))
-    numbers.append(ShownNumber("region", region_text(record), share))
+    size, *measure = region_text(record).split(", ", 1)
+    numbers.append(ShownNumber("region", size, "; ".join([share, *measure])))
     context = record.context
     if context is not None and context.standard_deviations is not None:
         size = f"{context.standard_deviations:.3g} standard deviations of the image"
