@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm, linear
+from torch.nn.functional import gelu, layer_norm, linear, pad
 
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import Encoder
@@ -71,6 +71,8 @@ class PlainWeights:
 
     patches: Tensor
     """(width, C * pixels of a patch). From the pixels of a patch to its token."""
+    margin: tuple[int, ...]
+    """Zeros around the image along each axis: patches reach so far beyond the encoder's ``patch_size``."""
     constant: Tensor
     """(1, N, width). What is added to the tokens: biases and position embeddings, and the tokens that are not
     patches."""
@@ -88,7 +90,12 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     module = encoder.module
     layers = layers_of(module, encoder.layers)
     convolutions = [part for part in module.modules() if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d))]
-    if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
+    if layers is None or len(convolutions) != 1:
+        return None
+    embedding = convolutions[0]
+    sides = embedding.kernel_size
+    margin = (0,) * len(sides) if isinstance(embedding.padding, str) else embedding.padding
+    if tuple(side - 2 * more for side, more in zip(sides, margin, strict=True)) != encoder.patch_size:
         return None
     plain = tuple(layer for layer in map(_plain_layer, layers) if layer is not None)
     first = part_of(module, "norm before layers")
@@ -96,7 +103,7 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     constant = _constant(encoder, layers[0] if norm is None else first)
     if constant is None or len(plain) < len(layers):
         return None
-    return PlainWeights(patches=convolutions[0].weight.flatten(1), constant=constant, norm=norm, layers=plain)
+    return PlainWeights(patches=embedding.weight.flatten(1), margin=margin, constant=constant, norm=norm, layers=plain)
 
 
 def layers_of(module: nn.Module, count: int) -> list[nn.Module] | None:
@@ -200,11 +207,13 @@ class PlainPass:
 
     def __init__(self, encoder: Encoder, weights: PlainWeights) -> None:
         self._tokens, self._heads, self._weights = encoder.tokens, encoder.heads, weights
-        self._patches = tuple(zip(encoder.patch_size, encoder.steps, strict=True))
+        margins = zip(encoder.patch_size, weights.margin, encoder.steps, strict=True)
+        self._patches = tuple((side + 2 * margin, step) for side, margin, step in margins)
+        self._margin = [end for margin in reversed(weights.margin) for end in (margin, margin)]
 
     def _embedded(self, images: Tensor) -> Tensor:
         """Return the tokens (m, N, d) of images (m, C, *axes), without the norm before the first layer."""
-        cut = images
+        cut = pad(images, self._margin) if any(self._margin) else images
         for axis, (side, step) in enumerate(self._patches, start=2):
             cut = cut.unfold(axis, side, step)
         axes = len(self._patches)  # from (m, C, *grid, *sides of a patch) to (m, patches, values of a patch)

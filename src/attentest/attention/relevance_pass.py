@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attentest.attention.attention_reader import collected_attention
 from attentest.attention.class_scores import ClassScores, HeadOfTokens
@@ -204,14 +205,14 @@ class PlainRelevance(PlainPass):
         axes = len(self._patches)
         sides, steps = zip(*self._patches, strict=True)
         values = values.unflatten(1, self._tokens.grid).unflatten(-1, (images.shape[1], *sides)).movedim(1 + axes, 1)
-        pixels = torch.zeros_like(images)
+        pixels = pad(torch.zeros_like(images), self._margin)
         places: list[Any] = [slice(None), slice(None)]
         # Place by place within patches: these do not overlap, whatever the patches do.
         for offset in torch.cartesian_prod(*map(torch.arange, sides)).reshape(-1, axes).tolist():
             at = zip(offset, steps, self._tokens.grid, strict=True)
             where = tuple(places + [slice(start, start + step * (count - 1) + 1, step) for start, step, count in at])
             pixels[where] += values[(..., *offset)]
-        return pixels
+        return pad(pixels, [-end for end in self._margin])
 
 
 def _normed(x: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:

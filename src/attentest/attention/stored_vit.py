@@ -1,6 +1,8 @@
 """The ViT of Hugging Face transformers, read from its files without that package, which takes seconds to import.
 
-With one or three sides in place of two it is the same model of signals or volumes, which that package does not have.
+With one or three sides in place of two it is the same model of signals or volumes, which that package does not have,
+nor patches that overlap: ``patch_margin`` is how far each reaches beyond its ``patch_size`` on every side, into zeros
+at the ends.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class ViTSettings:
     layer_norm_eps: float = 1e-12
     image_size: int | tuple[int, ...] = 224
     patch_size: int | tuple[int, ...] = 16
+    patch_margin: int = 0
     num_channels: int = 3
     qkv_bias: bool = True
 
@@ -170,12 +173,13 @@ class _Embeddings(nn.Module):
     def __init__(self, settings: ViTSettings) -> None:
         super().__init__()
         width, patch, image = settings.hidden_size, sides_of(settings.patch_size), sides_of(settings.image_size)
+        margin = settings.patch_margin
         patches = math.prod(side // own for side, own in zip(image, patch, strict=True))
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position_embeddings = nn.Parameter(torch.empty(1, 1 + patches, width))
-        self.patch_embeddings = nn.ModuleDict(
-            {"projection": CONVOLUTIONS[len(patch)](settings.num_channels, width, patch, patch)}
-        )
+        reach = tuple(side + 2 * margin for side in patch)
+        projection = CONVOLUTIONS[len(patch)](settings.num_channels, width, reach, patch, margin)
+        self.patch_embeddings = nn.ModuleDict({"projection": projection})
 
     def interpolate_pos_encoding(self) -> Tensor:
         """Return the position embeddings (1, N, d); ``attentest.attention.huggingface`` sets those of other sizes."""

@@ -59,15 +59,18 @@ def signal_images(
     delta: float | tuple[float, float],
     noise: NoiseLike = UNIT_NOISE,
     axes: int = 2,
+    share: int = 3,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Draw images whose mean is ``delta`` on a square of side ``size // 3`` placed at random.
+    """Draw images whose mean is ``delta`` on a square of side ``size // share`` placed at random.
 
     Parameters
     ----------
     rng, count, size, noise, axes
-        As in :func:`null_images`; ``size`` must be at least 3.
+        As in :func:`null_images`; ``size`` must be at least ``share``.
     delta
         Strength of the signal, or a pair (low, high) to draw it uniformly for each image.
+    share
+        The square has this share of a side.
 
     Returns
     -------
@@ -75,9 +78,9 @@ def signal_images(
     squares : (count, size, size) bool
         The pixels that have the signal.
     """
-    if size < 3:
-        raise InputError(f"a signal image needs size >= 3, got {size}.")
-    side = size // 3
+    if size < share:
+        raise InputError(f"a signal image needs size >= {share}, got {size}.")
+    side = size // share
     low, high = delta if isinstance(delta, tuple) else (delta, delta)
     strength = rng.uniform(low, high, count)
     corner = rng.integers(0, size - side + 1, (count, axes))

@@ -42,6 +42,11 @@ BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
 OTHERS = {1: "signal256", 3: "volume16"}
 """Models of signals and of volumes, by their number of axes."""
 
+BUNDLED_SERIES = "series-base256"
+"""The model of the experiments on series that need no other, as the paper's authors train theirs."""
+
+FOLDER = Path(__file__).parent / "models"
+
 
 def bundled_model(image_size: int = 16, architecture: str = "base", *, axes: int = 2) -> Path:
     """Return the directory of one of the paper's classifiers, trained by ``attentest train``.
@@ -68,14 +73,13 @@ def bundled_model(image_size: int = 16, architecture: str = "base", *, axes: int
             f"the bundled models are {known}, and those with axes=1 and axes=3, got {architecture} {image_size} with "
             f"axes={axes}: train others yourself."
         )
-    return Path(__file__).parent / "models" / name
+    return FOLDER / name
 
 
 def model_named(name: str) -> str | Path:
     """Return the directory of the bundled model of a name, such as "signal256"; otherwise the name itself."""
-    bundled = Path(__file__).parent / "models" / name
-    known = {*(f"{architecture}{size}" for architecture, size in BUNDLED), *OTHERS.values()}
-    return bundled if name in known and not Path(name).exists() else name
+    known = {*(f"{architecture}{size}" for architecture, size in BUNDLED), *OTHERS.values(), BUNDLED_SERIES}
+    return FOLDER / name if name in known and not Path(name).exists() else name
 
 
 def check_target(directory: Path) -> None:

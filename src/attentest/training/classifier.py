@@ -93,7 +93,9 @@ class PlainClassifier(torch.nn.Module):
         _write_json(directory / "config.json", asdict(self.config))
 
 
-def classifier_config(architecture: str, image_size: int, dropped: float, axes: int = 2) -> ViTConfig | PlainSettings:
+def classifier_config(
+    architecture: str, image_size: int, dropped: float, axes: int = 2, series: bool = False
+) -> ViTConfig | PlainSettings:
     """Return the configuration of a classifier, for images that of Hugging Face: one channel, one logit.
 
     Parameters
@@ -106,6 +108,8 @@ def classifier_config(architecture: str, image_size: int, dropped: float, axes: 
         Dropout of the hidden layers in training; attention weights are never dropped.
     axes
         Number of axes of the images.
+    series
+        Whether patches overlap by half, as in the authors' models of series.
     """
     shape, patch_size = ARCHITECTURES[architecture], patch_size_of(image_size, axes)
     common: dict[str, Any] = {
@@ -119,7 +123,9 @@ def classifier_config(architecture: str, image_size: int, dropped: float, axes: 
         "num_channels": 1,
     }
     if axes != 2:
-        return PlainSettings(**common, image_size=(image_size,) * axes, patch_size=(patch_size,) * axes)
+        # Where patches overlap by half, each has a half for itself and reaches a quarter beyond it on either side.
+        side, margin = (patch_size // 2, patch_size // 4) if series else (patch_size, 0)
+        return PlainSettings(**common, image_size=(image_size,) * axes, patch_size=(side,) * axes, patch_margin=margin)
     from transformers import ViTConfig
 
     return ViTConfig(

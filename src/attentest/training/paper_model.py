@@ -1,4 +1,4 @@
-"""The seven classifiers of the paper: bundled, trained on its synthetic images, or those that the authors published."""
+"""The classifiers of the paper and of its authors' later work on series: bundled, trained, or those they published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attentest.errors import InputError
 from attentest.progress import LabelledProgress, Progress
 from attentest.runs.records import versions
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import ARCHITECTURES, BUNDLED, bundled_model, check_target
+from attentest.training.bundled import ARCHITECTURES, BUNDLED, BUNDLED_SERIES, FOLDER, bundled_model, check_target
 from attentest.training.classifier import TrainedModel, accuracy_of, classifier_config, fit_classifier
 from attentest.training.settings import TrainingSettings
 
@@ -41,7 +41,7 @@ def train(
     rng = np.random.default_rng(settings.seed)
     images, labels = _labelled_images(rng, settings)
     model = fit_classifier(
-        classifier_config(settings.architecture, settings.image_size, settings.dropout, settings.axes),
+        classifier_config(settings.architecture, settings.image_size, settings.dropout, settings.axes, settings.series),
         images,
         labels,
         optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
@@ -73,33 +73,47 @@ def _labelled_images(rng: np.random.Generator, settings: TrainingSettings) -> tu
     count, size, axes = settings.images_per_class, settings.image_size, settings.axes
     null = null_images(rng, count, size, axes=axes)
     # Larger squares are as visible as those of 16 x 16 pixels if they are less bright.
-    pixels = (size // 3) ** axes
-    low, high = (delta if axes == 2 else delta * math.sqrt(25 / pixels) for delta in TRAINING_DELTA)
-    signal, _ = signal_images(rng, count, size, (low, high), axes=axes)
+    factor = 1.0 if axes == 2 or settings.series else math.sqrt(25 / (size // 3) ** axes)
+    low, high = (delta * factor for delta in TRAINING_DELTA)
+    signal, _ = signal_images(rng, count, size, (low, high), axes=axes, share=SERIES_SHARE if settings.series else 3)
     images = torch.from_numpy(np.concatenate([null, signal])).float().unsqueeze(1)
     return images, torch.cat([torch.zeros(count), torch.ones(count)])
 
 
 MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
-"""Names of the classifiers: architecture and side of the images."""
+"""Names of the classifiers of images: architecture and side of the images."""
+
+SERIES = "series-"
+SERIES_MODELS = tuple(
+    SERIES + model for model in ("base128", "small256", "base256", "large256", "huge256", "base512", "base1024")
+)
+"""Names of the classifiers of series, with their lengths."""
+
+SERIES_SHARE = 10
+"""A series has a signal in a tenth of it, an image in a square of a third of its side."""
 
 PUBLISHED = {"base8": "d8", "small16": "d16small", "base16": "d16", "base32": "d32", "base64": "d64"}
 """Directories of the models that the authors published."""
 
 
 def architecture_of(model: str) -> str:
-    """Return the architecture of a model: "base" for "base16"."""
-    return model.rstrip("0123456789")
+    """Return the architecture of a model: "base" for "base16" and for "series-base256"."""
+    return model.removeprefix(SERIES).rstrip("0123456789")
 
 
 def side_of(model: str) -> int:
-    """Return the side of a model's images in pixels: 16 for "base16"."""
-    return int(model.removeprefix(architecture_of(model)))
+    """Return the side of a model's images in pixels, or the length of its series: 16 for "base16"."""
+    return int(model.removeprefix(SERIES).removeprefix(architecture_of(model)))
+
+
+def axes_of(model: str) -> int:
+    """Return the number of axes of a model's images: 1 of series, otherwise 2."""
+    return 1 if model.startswith(SERIES) else 2
 
 
 def is_bundled(model: str) -> bool:
     """Return whether a model is part of attentest."""
-    return (architecture_of(model), side_of(model)) in BUNDLED
+    return model == BUNDLED_SERIES or (architecture_of(model), side_of(model)) in BUNDLED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +158,9 @@ class ModelFolders:
             if self.published is None or model not in PUBLISHED:
                 raise InputError(f"there is no published model {model}: say where the authors' models are.")
             return _checked(model, self.published / PUBLISHED[model])
-        if is_bundled(model):
+        if is_bundled(model) and axes_of(model) == 2:
             return PaperModel.read(bundled_model(side_of(model), architecture_of(model)))
-        return _checked(model, self.trained / model)
+        return _checked(model, (FOLDER if is_bundled(model) else self.trained) / model)
 
     def missing(self, models: Iterable[str]) -> list[str]:
         """Return the models that have to be trained."""
@@ -156,7 +170,8 @@ class ModelFolders:
         """Train a model as ``attentest train`` does by default, with seed 0, and return the seconds it took."""
         directory = self.trained / model
         check_target(directory)
-        settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model))
+        series: dict[str, Any] = {"axes": 1, "series": True, "batch_size": 256} if axes_of(model) == 1 else {}
+        settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model), **series)
         start = time.perf_counter()
         train(settings, device, lambda done, total: progress(done, total or 0, f"training {model}")).save(directory)
         return time.perf_counter() - start
@@ -170,7 +185,8 @@ def _checked(model: str, directory: Path) -> PaperModel:
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{directory / 'config.json'} does not say what the model is ({error!r}).") from None
     shape = ARCHITECTURES[architecture_of(model)]
-    wanted = {"image_size": side_of(model), "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
+    side = side_of(model) if axes_of(model) == 2 else [side_of(model)]
+    wanted = {"image_size": side, "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
     if kind != wanted:
         raise InputError(f"{directory} is no {model}: its configuration has {kind}, but it must have {wanted}.")
     return saved

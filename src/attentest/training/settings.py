@@ -48,6 +48,11 @@ class TrainingSettings:
         text=int,
     )
     axes: int = option("1 for signals, 2 for images, 3 for volumes.", default=2, text=int)
+    series: bool = option(
+        "Signals as in the authors' experiments on series: patches overlap by half, and a tenth of a signal is raised "
+        "by 1 to 4.",
+        default=False,
+    )
     architecture: str = option(
         f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=lambda: (*ARCHITECTURES,)
     )
@@ -65,6 +70,13 @@ class TrainingSettings:
             )
         whole = {"image_size": (4, LARGEST_SIDE), "axes": (1, 3), "images_per_class": (1, 10**6)}
         check_fit(self, whole, ("dropout",))
+        if self.series and (self.axes != 1 or self.image_size % 128):
+            raise InputError(
+                "series are signals whose length is a multiple of 128, because a quarter of a patch must be whole, got "
+                f"image_size {self.image_size} with axes {self.axes}: give axes 1 and another image_size.",
+                "image_size",
+                "axes",
+            )
         patch_size = patch_size_of(self.image_size, self.axes)
         if self.image_size % patch_size:
             share = {1: "a thirty-second", 2: "an eighth", 3: "a quarter"}[self.axes]
@@ -85,5 +97,6 @@ class TrainingSettings:
     def command(self) -> str:
         """Return the command line that repeats this run."""
         values = {name: value for name, value in asdict(self).items() if (name, value) != ("axes", 2)}
+        series = " --series" * values.pop("series")
         options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
-        return f"attentest train DIRECTORY {options}"
+        return f"attentest train DIRECTORY {options}{series}"

@@ -1,4 +1,7 @@
-"""The experiments, by the names the paper gives them, and their series of trials: one setting, one row per image."""
+"""The experiments, by the names the paper gives them, and their series of trials: one setting, one row per image.
+
+What the authors' later work tests in place of images are series, too: there a "series" is also a time series.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,15 @@ from attentest.errors import InputError
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
-from attentest.training.paper_model import MODELS, is_bundled, side_of
+from attentest.training.paper_model import (
+    MODELS,
+    SERIES_MODELS,
+    SERIES_SHARE,
+    architecture_of,
+    axes_of,
+    is_bundled,
+    side_of,
+)
 
 Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "curves", "precision", "evaluation"]
 
@@ -38,7 +49,7 @@ class Series:
     """
 
     work: Work
-    model: str  # one of the seven classifiers, such as "base16"
+    model: str  # one of the classifiers, such as "base16" or "series-base256"
     published: bool = False  # whether it is the authors' model rather than attentest's
     noise: str = "independent"  # or "correlated"
     delta: float = 0.0  # strength of the signal; 0 for null images
@@ -100,22 +111,24 @@ class Series:
         return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
     def images(self, seed: int, numbers: list[int]) -> NDArray[np.float64]:
-        """Draw the images (k, size, size) of given numbers."""
+        """Draw the images (k, *axes) of given numbers, each (size, size) or a series (size,)."""
         return self.images_and_squares(seed, numbers)[0]
 
     def images_and_squares(self, seed: int, numbers: list[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Draw the images (k, size, size) of given numbers, and the pixels of each that have the signal."""
-        size, family = side_of(self.model), self._family
-        images = np.empty((len(numbers), size, size))
+        """Draw the images (k, *axes) of given numbers, and the pixels of each that have the signal."""
+        size, axes, family = side_of(self.model), axes_of(self.model), self._family
+        share = SERIES_SHARE if axes == 1 else 3
+        images = np.empty((len(numbers), *[size] * axes))
         squares = np.zeros(images.shape, dtype=bool)
         for place, number in enumerate(numbers):
             rng = self.generator(seed, number)
             if self.delta:
-                (images[place],), (squares[place],) = signal_images(rng, 1, size, self.delta, self.noise_model)
+                drawn, raised = signal_images(rng, 1, size, self.delta, self.noise_model, axes, share)
+                images[place], squares[place] = drawn[0], raised[0]
             elif family is not None:
-                images[place] = family.rvs(size=(size, size), random_state=rng)
+                images[place] = family.rvs(size=images.shape[1:], random_state=rng)
             else:
-                images[place] = null_images(rng, 1, size, self.noise_model)[0]
+                images[place] = null_images(rng, 1, size, self.noise_model, axes)[0]
         return images, squares
 
     def describe(self) -> dict[str, Any]:
@@ -131,11 +144,13 @@ class Series:
 
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
+DEFAULT_SERIES_MODEL = "series-base256"
 PRECISION_MODEL = "base64"  # of the experiment on float32
 LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
 GAMMAS = (0.0, 0.3, 0.5, 1.0)  # of the randomised selection; the first, with pixels, is the paper's test
 NULL_GAMMAS = (0.0, 0.3, 1.0)
+SERIES_GAMMAS = (0.0, 0.5)
 TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
 EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
@@ -143,7 +158,7 @@ EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the ti
 MOST_IMAGES = 10**6
 """Largest number of images per series; more can only be a typing error."""
 
-COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian", "ours")
+COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian", "ours", "series")
 """Numbers of images of the experiments that count rejections."""
 
 
@@ -165,6 +180,13 @@ class Preset:
     curves: int = 3  # images whose f_i are drawn
     precision: int = 200  # images that are tested in float32 and float64
     ours: int = 1000  # images for each of our tests
+    series_models: Sequence[str] = SERIES_MODELS
+    series: int = 1000  # series without a signal, and with each strength of it
+
+    @property
+    def default(self) -> Sequence[str]:
+        """The classifier of the experiments on one image size and architecture."""
+        return [DEFAULT_MODEL]
 
     def __post_init__(self) -> None:
         for name in (*COUNTS, "permutations", "curves", "precision"):
@@ -188,10 +210,10 @@ class Preset:
         if models is None:
             return self
         for model in models:
-            if model not in MODELS:
-                raise InputError(f"a model must be one of {', '.join(MODELS)}, got {model!r}.")
-        ordered = tuple(model for model in MODELS if model in models)
-        return replace(self, models=ordered, timed_models=ordered)
+            if model not in (*MODELS, *SERIES_MODELS):
+                raise InputError(f"a model must be one of {', '.join((*MODELS, *SERIES_MODELS))}, got {model!r}.")
+        images, series = (tuple(model for model in known if model in models) for known in (MODELS, SERIES_MODELS))
+        return replace(self, models=images, timed_models=images, series_models=series)
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -208,6 +230,8 @@ PRESETS: Mapping[str, Preset] = {
         nearly_gaussian=10,
         precision=2,
         ours=1,
+        series_models=tuple(model for model in SERIES_MODELS if is_bundled(model)),
+        series=20,
     ),
     "paper": Preset(timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
     "full": Preset(
@@ -216,6 +240,7 @@ PRESETS: Mapping[str, Preset] = {
         estimated=10_000,
         nearly_gaussian=10_000,
         precision=1000,
+        series=10_000,
     ),
 }
 """Some minutes on two cores; the counts of the paper's main text; those of its appendices."""
@@ -223,34 +248,39 @@ PRESETS: Mapping[str, Preset] = {
 Counted: TypeAlias = list[tuple[Series, int]]
 """Series, each with its number of images."""
 
+Plan: TypeAlias = Callable[[Preset, bool], Counted]
+"""From a preset, and whether the authors' models are run too, to series."""
+
 
 def _series(count: int, **choices: Iterable[Any]) -> Counted:
     """Return a series for each combination of choices, all with the same number of images."""
     return [(Series(**dict(zip(choices, values, strict=True))), count) for values in product(*choices.values())]
 
 
-def _type_i_error(preset: Preset, published: bool) -> Counted:
-    # The published figures of the permutation test are those of the base models with correlated noise.
-    base = [model for model in preset.models if model.startswith("base")]
-    counted = _series(preset.null, work=["selective"], model=preset.models, noise=NOISES)
-    if published:
-        counted += _series(preset.null, work=["selective"], model=base, noise=["correlated"], published=[True])
+def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> Counted:
+    models, count, gammas = preset.models, preset.null, NULL_GAMMAS
+    if on_series:
+        models, count, gammas = preset.series_models, preset.series, SERIES_GAMMAS
+    base = [model for model in models if architecture_of(model) == "base"]
+    counted = _series(count, work=["selective"], model=models, noise=NOISES)
+    if published and not on_series:
+        # The published figures of the permutation test are those of the base models with correlated noise.
+        counted += _series(count, work=["selective"], model=base, noise=["correlated"], published=[True])
     permuted = partial(replace, work="permutation", permutations=preset.permutations)
     paper = [pair for series, count in counted for pair in ((series, count), (permuted(series), preset.permuted))]
     # Our tests, with the paper's among them: the tests of a setting are next to each other.
-    ours = {"model": preset.models, "noise": NOISES, "region": REGION_UNITS, "randomise": NULL_GAMMAS}
-    return paper + _series(preset.ours, work=["interval"], **ours)
+    ours = {"noise": NOISES, "region": REGION_UNITS, "randomise": gammas}
+    return paper + _series(preset.ours, work=["interval"], model=base if on_series else models, **ours)
 
 
-def _additional_trials(preset: Preset, published: bool) -> Counted:
-    return _series(preset.additional, work=["selective"], model=preset.models, noise=NOISES)
-
-
-def _power(preset: Preset, published: bool) -> Counted:
-    whose, ours = (False, True)[: 1 + published], {"region": REGION_UNITS, "randomise": GAMMAS}
-    choices = {"model": [DEFAULT_MODEL], "published": whose, "noise": NOISES, "delta": DELTAS}
-    large = {"model": [LARGE_MODEL], "published": whose, "delta": [LARGE_DELTA]}
-    paper = _series(preset.power, work=["selective"], **choices)
+def _power(preset: Preset, published: bool, on_series: bool = False) -> Counted:
+    whose, model, large_models, gammas = (False, True)[: 1 + published], [DEFAULT_MODEL], [LARGE_MODEL], GAMMAS
+    if on_series:
+        whose, model, large_models, gammas = (False,), [DEFAULT_SERIES_MODEL], [], SERIES_GAMMAS
+    choices = {"model": model, "published": whose, "noise": NOISES, "delta": DELTAS}
+    large = {"model": large_models, "published": whose, "delta": [LARGE_DELTA]}
+    ours = {"region": REGION_UNITS, "randomise": gammas}
+    paper = _series(preset.series if on_series else preset.power, work=["selective"], **choices)
     return paper + [pair for at in (choices, large) for pair in _series(preset.ours, work=["interval"], **at, **ours)]
 
 
@@ -263,24 +293,6 @@ def _computation_time(preset: Preset, published: bool) -> Counted:
     return counted
 
 
-def _estimated_variance(preset: Preset, published: bool) -> Counted:
-    return _series(preset.estimated, work=["selective"], model=preset.models, estimated=[True])
-
-
-def _non_gaussian(preset: Preset, published: bool) -> Counted:
-    choices = {"family": FAMILIES, "distance": DISTANCES}
-    return _series(preset.nearly_gaussian, work=["selective"], model=[DEFAULT_MODEL], **choices)
-
-
-def _demonstration(preset: Preset, published: bool) -> Counted:
-    return _series(preset.curves, work=["curves"], model=[DEFAULT_MODEL])
-
-
-def _precision(preset: Preset, published: bool) -> Counted:
-    whose = (False, True)[: 1 + published]
-    return _series(preset.precision, work=["precision"], model=[PRECISION_MODEL], published=whose)
-
-
 @dataclass(frozen=True)
 class Experiment:
     """One experiment."""
@@ -288,7 +300,7 @@ class Experiment:
     name: str  # on the command line
     title: str  # on the page
     where: str  # figures and sections of the paper
-    series: Callable[[Preset, bool], Counted]  # with a preset, and with the authors' models too if true
+    series: Plan
 
     @property
     def uses_several_models(self) -> bool:
@@ -301,19 +313,52 @@ class Experiment:
         return any(getattr(series, attribute) for series, _ in self.series(PRESETS["full"], True))
 
 
+def _precision(preset: Preset, published: bool) -> Counted:
+    whose = (False, True)[: 1 + published]
+    return _series(preset.precision, work=["precision"], model=[PRECISION_MODEL], published=whose)
+
+
+def _plan(count: str, work: Work = "selective", models: str = "models", **choices: Iterable[Any]) -> Plan:
+    """Return a plan without the authors' models, with the number of images and the models in fields of a preset."""
+    return lambda preset, _: _series(getattr(preset, count), work=[work], model=getattr(preset, models), **choices)
+
+
 EXPERIMENTS: Mapping[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        Experiment("type-i-error", "Type I error rate", "section 4, figures 4 and 5", _type_i_error),
-        Experiment("additional-trials", "Additional trials for type I error rate", "appendix E", _additional_trials),
-        Experiment("power", "Power", "section 4, figure 6", _power),
-        Experiment("computation-time", "Computation time", "section 4, figures 7 and 8", _computation_time),
-        Experiment("estimated-variance", "Estimated variance", "appendix D.1", _estimated_variance),
-        Experiment("non-gaussian", "Non-Gaussian noise", "appendix D.2", _non_gaussian),
-        Experiment("demonstration", "Demonstration of the target function f_i", "section 4, figure 9", _demonstration),
-        Experiment("precision", "float32 against float64", "section 3, implementation techniques", _precision),
+    entry[0]: Experiment(*entry)
+    for entry in (
+        ("type-i-error", "Type I error rate", "section 4, figures 4 and 5", _type_i_error),
+        (
+            "additional-trials",
+            "Additional trials for type I error rate",
+            "appendix E",
+            _plan("additional", noise=NOISES),
+        ),
+        ("power", "Power", "section 4, figure 6", _power),
+        ("computation-time", "Computation time", "section 4, figures 7 and 8", _computation_time),
+        ("estimated-variance", "Estimated variance", "appendix D.1", _plan("estimated", estimated=[True])),
+        (
+            "non-gaussian",
+            "Non-Gaussian noise",
+            "appendix D.2",
+            _plan("nearly_gaussian", models="default", family=FAMILIES, distance=DISTANCES),
+        ),
+        (
+            "demonstration",
+            "Demonstration of the target function f_i",
+            "section 4, figure 9",
+            _plan("curves", "curves", "default"),
+        ),
+        ("precision", "float32 against float64", "section 3, implementation techniques", _precision),
+        (
+            "series-type-i-error",
+            "Type I error rate on series",
+            "later work, figures 4 and 5",
+            partial(_type_i_error, on_series=True),
+        ),
+        ("series-power", "Power on series", "later work, figure 6", partial(_power, on_series=True)),
     )
 }
+"""The experiments of the paper, and those of its authors' later work on series, which are the last two."""
 
 
 def check_choice(experiments: Iterable[Experiment], models: bool, published: bool, tests: str = "all") -> None:
