@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import attentest
-from attentest.training.bundled import BUNDLED, OTHERS
+from attentest.training.bundled import BUNDLED, BUNDLED_SERIES, OTHERS
 
 pytestmark = pytest.mark.wheel
 
@@ -75,8 +75,11 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert held == {name for name in source if "__pycache__" not in name}
     assert {name.split("/")[0] for name in names} == {"attentest", f"attentest-{attentest.__version__}.dist-info"}
 
-    models = {f"training/models/{name}" for name in (*(f"{kind}{size}" for kind, size in BUNDLED), *OTHERS.values())}
-    assert len(models) == 7
+    models = {
+        f"training/models/{name}"
+        for name in (*(f"{kind}{size}" for kind, size in BUNDLED), *OTHERS.values(), BUNDLED_SERIES)
+    }
+    assert len(models) == 8
     for model in models:
         assert {f"{model}/{name}" for name in ("config.json", "model.safetensors", "training.json")} <= held
     assert "py.typed" in held

@@ -25,7 +25,7 @@ from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
-from attentest.training.paper_model import MODELS
+from attentest.training.paper_model import ALL_MODELS
 from command_line import full_disk
 from plain_figures import figures_not_drawn
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
@@ -112,7 +112,7 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
     named = sys.modules["attentest.cli.reproduce"]
     assert tuple(EXPERIMENTS) == named.EXPERIMENTS
     assert tuple(PRESETS) == named.PRESETS
-    assert tuple(MODELS) == named.CLASSIFIERS
+    assert tuple(ALL_MODELS) == named.CLASSIFIERS
     assert tuple(TESTS) == named.TESTS
 
 

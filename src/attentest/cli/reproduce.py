@@ -21,10 +21,13 @@ MODELS = "The models"
 PRESETS = ("quick", "paper", "full")
 EXPERIMENTS = (
     *("type-i-error", "additional-trials", "power", "computation-time"),
-    *("estimated-variance", "non-gaussian", "demonstration", "precision"),
+    *("estimated-variance", "non-gaussian", "demonstration", "precision", "series-type-i-error", "series-power"),
 )
 TESTS = ("all", "paper", "ours")
-CLASSIFIERS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
+CLASSIFIERS = (
+    *("base8", "small16", "base16", "large16", "huge16", "base32", "base64", "series-base128", "series-small256"),
+    *("series-base256", "series-large256", "series-huge256", "series-base512", "series-base1024"),
+)
 """The names of the library, whose import takes seconds."""
 
 OutOption = Annotated[Path, typer.Option(help="Folder of data, models and report.", metavar="FOLDER")]

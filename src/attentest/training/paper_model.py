@@ -89,6 +89,8 @@ SERIES_MODELS = tuple(
 )
 """Names of the classifiers of series, with their lengths."""
 
+ALL_MODELS = (*MODELS, *SERIES_MODELS)
+
 SERIES_SHARE = 10
 """A series has a signal in a tenth of it, an image in a square of a third of its side."""
 
@@ -109,6 +111,16 @@ def side_of(model: str) -> int:
 def axes_of(model: str) -> int:
     """Return the number of axes of a model's images: 1 of series, otherwise 2."""
     return 1 if model.startswith(SERIES) else 2
+
+
+def size_of(model: str) -> str:
+    """Return the size of a model's images as words have it: "16x16", and "256" of series."""
+    return "x".join([str(side_of(model))] * axes_of(model))
+
+
+def model_name(model: str, between: str = " ") -> str:
+    """Return a model in words: "base 16x16"."""
+    return f"{architecture_of(model)}{between}{size_of(model)}"
 
 
 def is_bundled(model: str) -> bool:

@@ -21,6 +21,7 @@ from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
 from attentest.training.paper_model import (
+    ALL_MODELS,
     MODELS,
     SERIES_MODELS,
     SERIES_SHARE,
@@ -210,8 +211,8 @@ class Preset:
         if models is None:
             return self
         for model in models:
-            if model not in (*MODELS, *SERIES_MODELS):
-                raise InputError(f"a model must be one of {', '.join((*MODELS, *SERIES_MODELS))}, got {model!r}.")
+            if model not in ALL_MODELS:
+                raise InputError(f"a model must be one of {', '.join(ALL_MODELS)}, got {model!r}.")
         images, series = (tuple(model for model in known if model in models) for known in (MODELS, SERIES_MODELS))
         return replace(self, models=images, timed_models=images, series_models=series)
 
@@ -301,6 +302,16 @@ class Experiment:
     title: str  # on the page
     where: str  # figures and sections of the paper
     series: Plan
+
+    @property
+    def on_series(self) -> bool:
+        """Whether it is one of the authors' later work, on series in place of images."""
+        return self.name.startswith("series-")
+
+    @property
+    def kind(self) -> str:
+        """Name of the experiment on images that is the same otherwise."""
+        return self.name.removeprefix("series-")
 
     @property
     def uses_several_models(self) -> bool:

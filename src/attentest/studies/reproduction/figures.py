@@ -27,7 +27,7 @@ from attentest.studies.rate_figures import (
 )
 from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES
 from attentest.studies.reproduction.measures import POWER, Setting, chosen
-from attentest.training.paper_model import MODELS, architecture_of, side_of
+from attentest.training.paper_model import ALL_MODELS, MODELS, architecture_of, axes_of, model_name, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 
 BY_SIZE = ("base8", "base16", "base32", "base64")
 BY_ARCHITECTURE = ("small16", "base16", "large16", "huge16")
+BY_LENGTH = tuple(f"series-base{length}" for length in (128, 256, 512, 1024))
+BY_SERIES_ARCHITECTURE = tuple(f"series-{architecture}256" for architecture in ("small", "base", "large", "huge"))
+MODEL_AXES = {
+    BY_SIZE: "pixels of the image (base architecture)",
+    BY_ARCHITECTURE: "architecture (images of 16x16 pixels)",
+    BY_LENGTH: "length of the series (base architecture)",
+    BY_SERIES_ARCHITECTURE: "architecture (series of 256 samples)",
+}
+"""Models along a horizontal axis, and its label."""
+
 NOISE_TITLES = [f"{noise} noise" for noise in NOISES]
 
 TEST_STYLES = {
@@ -66,17 +76,12 @@ SIGNAL = "height of the signal, Delta (in standard deviations of the noise)"
 BAND = "band: range of the rates of a valid test"
 
 
-def _model_name(model: str, between: str = " ") -> str:
-    return f"{architecture_of(model)}{between}{side_of(model)}x{side_of(model)}"
-
-
-def _model_axis(axes: Axes, models: Sequence[str]) -> None:
-    """Label the horizontal axis with models: sizes of the image, or architectures."""
-    by_size = tuple(models) == BY_SIZE
-    names = [f"{side_of(model)}x{side_of(model)}" if by_size else architecture_of(model) for model in models]
-    axes.set_xticks(range(len(models)), names)
+def _model_axis(axes: Axes, models: tuple[str, ...]) -> None:
+    """Label the horizontal axis with models: sizes or lengths, or architectures."""
+    name = architecture_of if models in (BY_ARCHITECTURE, BY_SERIES_ARCHITECTURE) else size_of
+    axes.set_xticks(range(len(models)), [name(model) for model in models])
     axes.set_xlim(-0.6, len(models) - 0.4)
-    axes.set_xlabel("pixels of the image (base architecture)" if by_size else "architecture (images of 16x16 pixels)")
+    axes.set_xlabel(MODEL_AXES[models])
 
 
 def _start_at_zero(figure: Figure) -> None:
@@ -86,7 +91,7 @@ def _start_at_zero(figure: Figure) -> None:
         axes.set_ylim(-0.02 * top, top)
 
 
-def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> Figure:
+def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) -> Figure:
     """Draw the type I error of four tests, with attentest's models and the authors'."""
     figure, panels = titled_panels(11.0, 4.8, NOISE_TITLES)
     whose = (False, True) if chosen(settings, published=True) else (False,)
@@ -107,7 +112,7 @@ def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> F
     return legend_below(figure, 5, REJECTED)
 
 
-def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Figure:
+def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[tuple[str, ...], Sequence[str]]]) -> Figure:
     """Draw rates of the selective test with their bands; panels give models and covariances for each title."""
     figure, all_axes = titled_panels(11.0, 4.6, panels)
     for axes, (models, noises) in zip(all_axes, panels.values(), strict=True):
@@ -130,13 +135,15 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
     figure, panels = titled_panels(11.0, 4.6, NOISE_TITLES)
     groups = [("selective", False, -0.06), ("selective", True, 0.06), ("bonferroni", False, -0.16)]
     groups += [("bonferroni", True, 0.16)]
+    on_series = axes_of(settings[0]["model"]) == 1
     for axes, (noise, published) in zip(panels, POWER.items(), strict=True):
         for test, authors, offset in groups:
             shown = chosen(settings, noise=noise, published=authors)
             rates = [(setting["delta"] + offset, setting["tests"][test]) for setting in shown]
             name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
             draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
-        axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
+        if not on_series:
+            axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
         axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
         draw_grid(axes)
     return legend_below(figure, 3, FOUND)
@@ -145,7 +152,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
 def our_levels_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the type I error of our tests and the paper's with their bands, hollow for whole patches."""
     figure, panels = titled_panels(11.0, 5.0, NOISE_TITLES)
-    models = [model for model in MODELS if chosen(settings, model=model)]
+    models = [model for model in ALL_MODELS if chosen(settings, model=model)]
     for axes, noise in zip(panels, NOISES, strict=True):
         shown = chosen(settings, noise=noise)
         for place, model in enumerate(models):
@@ -154,8 +161,8 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
         draw_level(axes, 0.05, "level 0.05")
         name_in_legend(axes, BAND)
         _draw_our_tests(axes, shown, lambda setting: models.index(setting["model"]))
-        axes.set_xticks(range(len(models)), [_model_name(model, "\n") for model in models])
-        axes.set_xlabel("architecture, and pixels of the image")
+        axes.set_xticks(range(len(models)), [model_name(model, "\n") for model in models])
+        axes.set_xlabel(f"architecture, and {'length' if axes_of(models[0]) == 1 else 'pixels of the image'}")
         draw_grid(axes)
     _start_at_zero(figure)
     return legend_below(figure, 4, REJECTED)
@@ -218,7 +225,7 @@ def uniformity_figure(settings: Sequence[Setting]) -> Figure:
         draw_diagonal(axes, "uniform distribution")
         for setting in chosen(settings, noise=noise):
             colour, line = MODEL_STYLES[setting["model"]]
-            name = f"{_model_name(setting['model'])} ({setting['images']:,} images)"
+            name = f"{model_name(setting['model'])} ({setting['images']:,} images)"
             axes.plot(QUANTILES, setting["quantiles"], color=colour, ls=line, lw=1.5, label=name)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="quantile of the uniform distribution")
     return legend_below(figure, 4, "quantile of the selective p-values")
@@ -290,7 +297,7 @@ def demonstration_figure(settings: Sequence[Setting]) -> Figure:
 
 def precision_figure(settings: Sequence[Setting]) -> Figure:
     """Draw p-values in float32 against those in float64."""
-    titles = [_model_name(setting["model"]) + ", authors' model" * setting["published"] for setting in settings]
+    titles = [model_name(setting["model"]) + ", authors' model" * setting["published"] for setting in settings]
     figure, panels = titled_panels(5.6 * len(settings), 5.9, titles, sharey=False)
     styles: dict[bool, tuple[str, Style]] = {
         False: ("same region", (BLUE, "o")),
@@ -323,23 +330,28 @@ class PageFigure(NamedTuple):
 
 
 AXES = {"size": BY_SIZE, "architecture": BY_ARCHITECTURE}
+SERIES_AXES = {"length": BY_LENGTH, "architecture": BY_SERIES_ARCHITECTURE}
 BY_NOISE = {axis: {f"{noise} noise": (models, (noise,)) for noise in NOISES} for axis, models in AXES.items()}
 BY_MODEL = {"image size": (BY_SIZE, tuple(NOISES)), "architecture": (BY_ARCHITECTURE, tuple(NOISES))}
 """Models and covariances of the panels of figures."""
 
 FIGURES: tuple[PageFigure, ...] = (
     *(
-        PageFigure(f"type-i-error-{axis}", "type-i-error", partial(type_i_error_figure, models=models), models)
-        for axis, models in AXES.items()
+        PageFigure(f"{name}-{axis}", name, partial(type_i_error_figure, models=models), models)
+        for name, on_axes in (("type-i-error", AXES), ("series-type-i-error", SERIES_AXES))
+        for axis, models in on_axes.items()
     ),
     *(
         PageFigure(f"additional-trials-{axis}", "additional-trials", partial(levels_figure, panels=panels), AXES[axis])
         for axis, panels in BY_NOISE.items()
     ),
     PageFigure("uniformity", "additional-trials", uniformity_figure),
-    PageFigure("power", "power", power_figure),
-    PageFigure("type-i-error-ours", "type-i-error", our_levels_figure, part="ours"),
-    PageFigure("power-ours", "power", our_power_figure, part="ours"),
+    *(PageFigure(name, name, power_figure) for name in ("power", "series-power")),
+    *(
+        PageFigure(f"{name}-ours", name, draw, part="ours")
+        for prefix in ("", "series-")
+        for name, draw in ((f"{prefix}type-i-error", our_levels_figure), (f"{prefix}power", our_power_figure))
+    ),
     PageFigure("computation-time", "computation-time", time_figure),
     PageFigure("estimated-variance", "estimated-variance", partial(levels_figure, panels=BY_MODEL)),
     PageFigure("non-gaussian", "non-gaussian", non_gaussian_figure),

@@ -28,9 +28,9 @@ from attentest.studies.measures import (
     succeeded,
     uniformity,
 )
-from attentest.studies.reproduction.experiment import Series
+from attentest.studies.reproduction.experiment import EXPERIMENTS, Series
 from attentest.studies.reproduction.trial import check_row
-from attentest.training.paper_model import architecture_of, side_of
+from attentest.training.paper_model import model_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +116,8 @@ COUNTS = {
     "estimated-variance": 10_000,
     "non-gaussian": 10_000,
     "power": 1000,
+    "series-type-i-error": 10_000,
+    "series-power": 10_000,
 }
 """Images per setting in the paper, by experiment."""
 
@@ -136,9 +138,8 @@ PAIRS = 1000  # most pairs of p-values in a figure
 
 def label(setting: Setting) -> str:
     """Return a setting in words: "base 16x16, independent noise"."""
-    side = side_of(setting["model"])
     authors = ", authors' model" if setting["published"] else ""
-    return f"{architecture_of(setting['model'])} {side}x{side}{authors}, {setting['noise']} noise"
+    return f"{model_name(setting['model'])}{authors}, {setting['noise']} noise"
 
 
 def chosen(settings: Iterable[Setting], **wanted: Any) -> list[Setting]:
@@ -328,7 +329,7 @@ MEASURES: Mapping[str, Callable[[SeriesRows, Sequence[SeriesRows]], list[Setting
     "demonstration": demonstration,
     "precision": precision,
 }
-"""For each experiment, the function from the rows of a series, and of all its series, to settings."""
+"""For each kind of experiment, the function from the rows of a series, and of all its series, to settings."""
 
 
 def measured(experiment: str, series: Sequence[SeriesRows]) -> dict[str, list[Setting]]:
@@ -336,6 +337,6 @@ def measured(experiment: str, series: Sequence[SeriesRows]) -> dict[str, list[Se
     paper, ours = ([rows for rows in series if rows.series.ours == which] for which in (False, True))
     main = [rows for rows in paper if rows.series.work not in ("permutation", "evaluation")]  # which are beside others
     return {
-        "settings": [setting for rows in main for setting in MEASURES[experiment](rows, paper)],
+        "settings": [setting for rows in main for setting in MEASURES[EXPERIMENTS[experiment].kind](rows, paper)],
         "ours": [setting for rows in ours for setting in our_tests(rows, ours)],
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,74 +16,14 @@ from attentest.studies.document import Columns, Markdown, cell, span, table, tab
 from attentest.studies.reproduction import measures
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
-from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
+from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, label
 from attentest.studies.reproduction.run import DERIVATIVE_COST
 from attentest.studies.reproduction.statements import findings
 from attentest.studies.reproduction.trial import TOL
-from attentest.training.paper_model import MODELS
+from attentest.training.paper_model import ALL_MODELS, MODELS
 
 Summary: TypeAlias = Mapping[str, Any]
 
-SETTING: Columns = {"setting": label, "images": "{images}"}
-COST: Columns = {"KS p": "{ks_pvalue}", "evaluations": "{evaluations}", "seconds per image": "{seconds}"}
-TYPE_I_ERROR: Columns = {
-    **SETTING,
-    "selective": "{tests[selective]}",
-    "naive": "{tests[naive]}",
-    "Bonferroni": "{tests[bonferroni]}",
-    "permutation": "{tests[permutation]}",
-    "band": "{tests[selective][band][0]:.3f} to {tests[selective][band][1]:.3f}",
-    **COST,
-}
-PERMUTATION_TEST: Columns = {
-    "permutation test": label,
-    "published": lambda setting: f"{PERMUTATION[setting['model']]:.3f}",
-    "here": "{tests[permutation]}",
-    "permutations": "{permutation[permutations]}",
-    "images": "{permutation[images]}",
-}
-BANDS: Columns = {"images": "{images}", "level": "{level}", "band": "{band[0]:.4f} to {band[1]:.4f}"}
-POWER_OF_TESTS: Columns = {
-    "setting": label,
-    "Delta": "{delta:g}",
-    "images": "{images}",
-    "selective": "{tests[selective]}",
-    "Bonferroni": "{tests[bonferroni]}",
-    "selective, published": lambda setting: f"{POWER[setting['noise']][setting['delta']]:.3f}",
-}
-COMPUTATION_TIME: Columns = {
-    "setting": label,
-    "search": "{search}",
-    "images": "{images}",
-    "seconds per image": "{seconds}",
-    "seconds, ratio to spectral": "{seconds_ratio}",
-    "evaluations": "{evaluations}",
-    "evaluations, ratio to spectral": "{evaluations_ratio}",
-    "device": lambda setting: ", ".join(setting["devices"]),
-}
-DEMONSTRATION: Columns = {
-    "image": "{image!s}",
-    "statistic": "{statistic:.3f}",
-    "steps that are not straight": "{bent[count]} of {bent[total]}",
-    "smallest |f_i| close to it": "{smallest_close}",
-    "that of the median pixel": "{median_close}",
-}
-DIFFERENCES: Columns = {
-    "setting": lambda row: f"{label(row)}, {row['precision']}",
-    "images": "{images}",
-    "median |difference of p|": "{median:.2g}",
-    "90%": "{ninety_percent:.2g}",
-    "greatest": "{greatest:.2g}",
-    "verdict changes": "{verdict_changes}",
-}
-REGIONS: Columns = {
-    "setting": label,
-    "region differs in float32": "{region_differs}",
-    "pixels at most": "{pixels_changed[most]}",
-    "image with the greatest difference: p, p in float64, p in float32": lambda setting: (
-        "{image}: {text}, {p_float64:.4g}, {p_float32:.4g}".format(text=_p(setting["worst"]), **setting["worst"])
-    ),
-}
 FINDINGS: Columns = {
     **document.FINDINGS,
     "statement": lambda finding: Markdown(
@@ -93,48 +33,11 @@ FINDINGS: Columns = {
 }
 
 
-def _p(row: Mapping[str, Any]) -> str:
-    """Return the p-value of a row as its search knows it; the recorded summary has neither bounds nor status."""
-    return pvalue_text(row["p"], (row.get("p_low", 0.0), row.get("p_high", 1.0)), row.get("status", CONVERGED), 4)
-
-
-def _at_levels(settings: Sequence[Setting]) -> Columns:
-    return {f"at {alpha}": f"{{levels[{alpha}]}}" for alpha in settings[0]["levels"]}
-
-
-def _levels(settings: Sequence[Setting]) -> list[Markdown]:
-    bands = {(rate["total"], alpha): rate["band"] for setting in settings for alpha, rate in setting["levels"].items()}
-    rows = [{"images": images, "level": alpha, "band": band} for (images, alpha), band in bands.items()]
-    return [table(settings, {**SETTING, **_at_levels(settings), **COST}), table(rows, BANDS)]
-
-
-def _non_gaussian(settings: Sequence[Setting]) -> list[Markdown]:
-    which: Columns = {"family": "{family}", "distance": "{distance:g}", "shape": "{shape:.5g}", "images": "{images}"}
-    return [table(settings, {**which, **_at_levels(settings), "KS p": COST["KS p"]})]
-
-
-def _type_i_error(settings: Sequence[Setting]) -> list[Markdown]:
-    correlated = chosen(settings, noise="correlated")
-    published = [setting for setting in correlated if setting["model"] in PERMUTATION and setting["permutation"]]
-    return [table(settings, TYPE_I_ERROR), table(published, PERMUTATION_TEST)]
-
-
-def _precision(settings: Sequence[Setting]) -> list[Markdown]:
-    rows = [{**setting, **setting[name], "precision": name} for setting in settings for name in ("float32", "float64")]
-    return [table(rows, DIFFERENCES), table(settings, REGIONS)]
-
-
-TABLES: Mapping[str, Callable[[Sequence[Setting]], list[Markdown]]] = {
-    "type-i-error": _type_i_error,
-    "additional-trials": _levels,
-    "power": lambda settings: [table(settings, POWER_OF_TESTS)],
-    "computation-time": lambda settings: [table(settings, COMPUTATION_TIME)],
-    "estimated-variance": _levels,
-    "non-gaussian": _non_gaussian,
-    "demonstration": lambda settings: [table(settings, DEMONSTRATION)],
-    "precision": _precision,
-}
-"""For each experiment, the function from its settings, at least one, to its tables."""
+def _worst(setting: Setting) -> str:
+    """Return the image on which float32 differs most; the recorded summary has neither bounds nor status of its p."""
+    row = setting["worst"]
+    p = pvalue_text(row["p"], (row.get("p_low", 0.0), row.get("p_high", 1.0)), row.get("status", CONVERGED), 4)
+    return f"{row['image']}: {p}, {row['p_float64']:.4g}, {row['p_float32']:.4g}"
 
 
 def _coverage(setting: Setting) -> str:
@@ -153,7 +56,7 @@ OURS: Columns = {
     "evaluations per image": "{evaluations}",
     "IoU of region and signal": "{iou}",
 }
-"""What the tables of our tests show, by their headings."""
+"""What the tables of our tests show, by their headings; all other tables are in the template."""
 
 
 def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
@@ -203,8 +106,9 @@ def render_markdown(summary: Summary) -> str:
         "experiments": [
             {
                 **data,
+                "kind": EXPERIMENTS[name].kind,
+                "on_series": EXPERIMENTS[name].on_series,
                 "figures": drawn[name, "settings"],
-                "tables": TABLES[name](data["settings"]) if data["settings"] else [],
                 "our_title": _heading(data["title"], ours=True),
                 "our_figures": drawn[name, "ours"],
                 "our_tables": our_tables(data.get("ours", [])),
@@ -219,6 +123,11 @@ def render_markdown(summary: Summary) -> str:
             "All, each series once": summary["time"]["each_series_once"],
         },
         "classifiers": MODELS,
+        "label": label,
+        "worst": _worst,
+        "devices": lambda setting: ", ".join(setting["devices"]),
+        "published_power": lambda setting: f"{POWER[setting['noise']][setting['delta']]:.3f}",
+        "published_permutation": PERMUTATION,
         "tol": f"{TOL:g}",
         "differences": _differences(experiments),
     }
@@ -230,33 +139,37 @@ def _heading(title: str, ours: bool) -> str:
     return f"{title}: our tests" if ours else title
 
 
-def command_of(experiment: str, summary: Summary) -> str:
+def command_of(name: str, summary: Summary) -> str:
     """Return the command that computes the data of an experiment again."""
-    made, settings = summary["experiments"][experiment]["made"], summary["experiments"][experiment]["settings"]
-    runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
-    words = ["attentest", "reproduce", "--experiment", experiment]
+    experiment, (made, settings) = (
+        EXPERIMENTS[name],
+        (summary["experiments"][name][key] for key in ("made", "settings")),
+    )
+    field = "series_models" if experiment.on_series else "models"
+    runs = [run for run in summary["runs"] if name in (run.get("experiments") or ())]
+    words = ["attentest", "reproduce", "--experiment", name]
     if runs:
-        names = [name for name in COUNTS if all(name in run["counts"] for run in runs)]  # earlier ones know fewer
-        largest = max(runs, key=lambda run: sum(run["counts"][name] for name in names))
+        names = [count for count in COUNTS if all(count in run["counts"] for run in runs)]  # earlier ones know fewer
+        largest = max(runs, key=lambda run: sum(run["counts"][count] for count in names))
         preset, counts = PRESETS[largest["preset"]], largest["counts"]
         words += ["--preset", largest["preset"]]
-        if any(counts[name] < getattr(preset, name) for name in names):
-            words += ["--images", str(max(counts[name] for name in names))]
+        if any(counts[count] < getattr(preset, count) for count in names):
+            words += ["--images", str(max(counts[count] for count in names))]
         tests = {run.get("tests", "all") for run in runs}
         words += ["--tests", *tests] if len(tests) == 1 and tests != {"all"} else []
-        if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
+        if experiment.kind == "type-i-error" and counts["permutations"] < preset.permutations:
             words += ["--permutations", str(counts["permutations"])]
-        used = {model for run in runs for model in run["counts"]["models"]}
+        used = {model for run in runs for model in run["counts"][field]}
         seed, device = largest["seed"], largest["device_type"]
     else:
         # Another experiment's run, or one that was not recorded: counts and models are those of the data.
         images = max((setting.get("images", 0) for setting in settings), default=0)
         words += ["--preset", "full", *(["--images", str(images)] if images else [])]
-        used, preset = set(made["models"]) & set(MODELS), PRESETS["full"]
+        used, preset = set(made["models"]) & set(ALL_MODELS), PRESETS["full"]
         seed, device = made["seeds"][0], made["device_types"][0]
-    if EXPERIMENTS[experiment].uses_several_models and used != set(preset.models):
-        words += [word for model in MODELS if model in used for word in ("--model", model)]
-    authors = any(name.startswith("published") for name in made["models"])
+    if experiment.uses_several_models and used != set(getattr(preset, field)):
+        words += [word for model in ALL_MODELS if model in used for word in ("--model", model)]
+    authors = any(model.startswith("published") for model in made["models"])
     words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if authors else [])]
     return " ".join(shlex.quote(str(word)) for word in words)
 
@@ -292,7 +205,8 @@ def _differences(experiments: Mapping[str, Any]) -> list[str]:
         images = [setting["images"] for setting in settings[name]]
         if any(number != count for number in images):
             here = span(images, "{:,}".format)
-            lines.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in the paper.")
+            whose = "the authors' later work" if EXPERIMENTS[name].on_series else "the paper"
+            lines.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in {whose}.")
     timed: dict[str, list[int]] = {}
     for setting in settings["computation-time"]:
         timed.setdefault(setting["search"], []).append(setting["images"])

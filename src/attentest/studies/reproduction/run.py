@@ -29,7 +29,7 @@ from attentest.studies.reproduction.experiment import (
 )
 from attentest.studies.reproduction.measures import SeriesRows, measured
 from attentest.studies.reproduction.trial import Trials, check_row
-from attentest.training.paper_model import MODELS, ModelFolders
+from attentest.training.paper_model import ALL_MODELS, ModelFolders, architecture_of
 
 RUN_FIELDS = (
     *("preset", "counts", "experiments", "published", "tests", "seed"),  # what was asked for
@@ -38,8 +38,8 @@ RUN_FIELDS = (
 )
 """Fields that every recorded run has."""
 
-# Rough cost of an evaluation, for progress bars; that of the other models is one.
-RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
+# Rough cost of an evaluation by model or architecture, for progress bars; that of the other models is one.
+RELATIVE_COST = {"base8": 0.3, "small": 0.3, "large": 4.0, "huge": 20.0}
 
 EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 27_000}
 """Rough number of evaluations per image, for progress bars; an adaptive step needs a derivative too."""
@@ -60,7 +60,7 @@ def check_run(entry: Mapping[str, Any]) -> None:
     check_numbers(trained, trained)
     chosen_experiments(list(entry["experiments"]))
     preset = Preset(**entry["counts"])
-    preset.with_models([*preset.models, *preset.timed_models])
+    preset.with_models([*preset.models, *preset.timed_models, *preset.series_models])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ def _cost(series: Series) -> float:
         "curves": 1000.0,
         "evaluation": 500.0,
     }.get(series.work, float(EVALUATIONS[series.search]))
-    return evaluations * RELATIVE_COST.get(series.model, 1.0)
+    return evaluations * RELATIVE_COST.get(series.model, RELATIVE_COST.get(architecture_of(series.model), 1.0))
 
 
 FORMAT = 1
@@ -253,23 +253,18 @@ def _models(recorded: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[
     """Return the models that were used, with their training records where these are known."""
     used: dict[tuple[bool, int], dict[str, None]] = {}
     for rows in recorded:
-        hashes = used.setdefault((rows.series.published, MODELS.index(rows.series.model)), {})
+        hashes = used.setdefault((rows.series.published, ALL_MODELS.index(rows.series.model)), {})
         hashes |= dict.fromkeys(header["model_sha256"] for header in rows.headers)
     entries = []
     for (published, index), hashes in sorted(used.items()):
-        training: dict[str, Any] = {}
-        if not published and not folders.missing([MODELS[index]]):
-            model = folders.find(MODELS[index])
+        name, training = ALL_MODELS[index], {}
+        if not published and not folders.missing([name]):
+            model = folders.find(name)
             # A record of other weights says nothing about those that were used.
             training = model.training if list(hashes) == [model.sha256] else {}
+        entry = {"model": name, "published": published, "sha256": list(hashes)}
+        accuracy = {"held_out_accuracy": training.get("accuracy", {}).get("held_out")}
         entries.append(
-            {
-                "model": MODELS[index],
-                "published": published,
-                "sha256": list(hashes),
-                "parameters": training.get("parameters"),
-                "held_out_accuracy": training.get("accuracy", {}).get("held_out"),
-                "command": training.get("command"),
-            }
+            {**entry, "parameters": training.get("parameters"), **accuracy, "command": training.get("command")}
         )
     return entries

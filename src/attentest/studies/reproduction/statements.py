@@ -376,6 +376,12 @@ def _breaks(noise: str) -> Statement:
     return Statement(sentence, breaks_level, _rates("permutation", noise=noise))
 
 
+def _on_series(statement: Statement) -> Statement:
+    """Return a statement about images for series."""
+    text = statement.text.replace("image size", "length").replace("images", "series")
+    return statement._replace(text=f"On series, {text[0].lower()}{text[1:]}")
+
+
 def _of_family(family: str, claim: str, direction: str) -> Statement:
     sentence = f"With {family} noise the selective test {claim}."
     return Statement(sentence, partial(beyond_levels, direction), lambda settings: chosen(settings, family=family))
@@ -398,22 +404,45 @@ OF_OUR_INTERVALS = (
 )
 """Statements that are judged with signal and without."""
 
+LEVELS = (
+    _keeps("selective"),
+    _keeps("Bonferroni"),
+    Statement("The naive test does not keep the level.", breaks_level, _rates("naive")),
+    _breaks("correlated"),
+    _breaks("independent"),
+)
+OUR_LEVELS = (
+    _ours(
+        "With randomised selection, whole patches and both, the selective test keeps the level 0.05 in every setting.",
+        keeps_level,
+        _our_rates("rejected"),
+    ),
+    *OF_OUR_INTERVALS,
+)
+MORE_POWERFUL = Statement(
+    "The selective test has much more power than Bonferroni for every strength of the signal.", more_powerful
+)
+OUR_POWER = (
+    _ours(
+        "With randomised selection, of pixels or whole patches, the test finds at least as many signals as the "
+        "paper's.",
+        finds_as_many,
+        _with_the_papers(randomised=True),
+    ),
+    _ours(
+        "With whole patches alone the test finds at least as many signals as the paper's.",
+        finds_as_many,
+        _with_the_papers(randomised=False),
+    ),
+    *OF_OUR_INTERVALS,
+)
+
 STATEMENTS: Mapping[str, Sequence[Statement]] = {
     "type-i-error": (
-        _keeps("selective"),
-        _keeps("Bonferroni"),
-        Statement("The naive test does not keep the level.", breaks_level, _rates("naive")),
-        _breaks("correlated"),
-        _breaks("independent"),
+        *LEVELS,
         Statement(f"With attentest's {ERROR}", agrees, _permutation(False), "figure 4, of other models"),
         Statement(f"With the authors' {ERROR}", agrees, _permutation(True), "figure 4"),
-        _ours(
-            "With randomised selection, whole patches and both, the selective test keeps the level 0.05 in every "
-            "setting.",
-            keeps_level,
-            _our_rates("rejected"),
-        ),
-        *OF_OUR_INTERVALS,
+        *OUR_LEVELS,
     ),
     "additional-trials": (
         Statement(
@@ -423,23 +452,10 @@ STATEMENTS: Mapping[str, Sequence[Statement]] = {
         ),
     ),
     "power": (
-        Statement(
-            "The selective test has much more power than Bonferroni for every strength of the signal.", more_powerful
-        ),
+        MORE_POWERFUL,
         Statement(f"With attentest's {POWERFUL}", agrees, _power(False), "figure 6, of another model"),
         Statement(f"With the authors' {POWERFUL}", agrees, _power(True), "figure 6"),
-        _ours(
-            "With randomised selection, of pixels or whole patches, the test finds at least as many signals as the "
-            "paper's.",
-            finds_as_many,
-            _with_the_papers(randomised=True),
-        ),
-        _ours(
-            "With whole patches alone the test finds at least as many signals as the paper's.",
-            finds_as_many,
-            _with_the_papers(randomised=False),
-        ),
-        *OF_OUR_INTERVALS,
+        *OUR_POWER,
     ),
     "computation-time": (
         Statement(f"The adaptive search takes less time {LEAST}", partial(adaptive_needs_least, "seconds")),
@@ -473,5 +489,7 @@ STATEMENTS: Mapping[str, Sequence[Statement]] = {
             where=NOT_IN_THE_PAPER,
         ),
     ),
+    "series-type-i-error": tuple(map(_on_series, (*LEVELS, *OUR_LEVELS))),
+    "series-power": tuple(map(_on_series, (MORE_POWERFUL, *OUR_POWER))),
 }
 """The statements, by the experiment whose data decide."""
