@@ -1,86 +1,99 @@
-"""Type I error and power on series: lengths, architectures, noise and signals of the authors' later experiments.
+"""p of series beside si4attention, the later package of the paper's authors: the same model, the same series.
 
-Lengths 128 to 1,024 with the base architecture, and small, large and huge ones at 256; independent noise and
-0.5^|i - j|; a tenth of the series raised by 1 to 4 (Shiraishi et al., statistical_test_for_attention_in_transformers).
-Models are trained as ``attentest train --axes 1`` trains them, on a third of the series raised; their patches, a
-thirty-second of the series, do not overlap, where the authors' do.
+The package interpolates attention between the first and the last sample, attentest between the centres of patches. So
+attentest is run twice: on scores that are interpolated as the package does it, where p must be the same, and as it is.
+Half of the series have a tenth raised. The package is not a dependency; an environment to compare in:
 
-    python benchmarks/series.py --device cuda --out series.jsonl
-    python benchmarks/series.py --length 128 --images 200
+    pip install si4attention 'sicore<3'
+    python benchmarks/series.py --series 12
+
+The authors' experiments on series themselves are ``attentest reproduce --experiment series-type-i-error``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import torch
+from si4attention import test_attention_map
+from torch import Tensor
+from torch.nn.functional import interpolate
 
 from attentest import AttentionTest
+from attentest.attention import ViTScores, load_model
 from attentest.noise import AR1, Isotropic
 from attentest.search import SpectralSearch
-from attentest.training.paper_model import train
-from attentest.training.settings import TrainingSettings
+from attentest.simulation.images import signal_images
+from attentest.studies.benchmark.own_process import TheirModel
+from attentest.training.bundled import BUNDLED_SERIES, model_named
 
 NOISES = {"independent": Isotropic(1.0), "correlated": AR1(0.5)}
-LENGTHS, OTHERS = (128, 256, 512, 1024), ("small", "large", "huge")
-MODELS = [*((length, "base") for length in LENGTHS), *((256, name) for name in OTHERS)]
-TESTS: dict[str, dict[str, Any]] = {"the paper's": {}, "gamma 0.5": {"randomise": 0.5}}
+SHARE = 10  # of a series is raised
+
+
+def between_ends(scores: ViTScores) -> Any:
+    """Return scores (m, T) of series (m, 1, T), interpolated between the first and the last sample."""
+    (length,) = scores.image_shape[1:]
+
+    def interpolated(series: Tensor) -> Tensor:
+        return interpolate(scores(series)[:, None], size=length, mode="linear", align_corners=True)[:, 0]
+
+    return interpolated
+
+
+def timed(work: Any, *arguments: Any) -> tuple[float, Any]:
+    """Return the seconds of a call, and what it returns."""
+    start = time.perf_counter()
+    result = work(*arguments)
+    return time.perf_counter() - start, result
 
 
 def main() -> None:
-    """Train the models, and print the shares with p at most 0.05."""
+    """Print a line for each series, and the greatest differences and mean seconds for each noise."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, help="only models of this length")
-    parser.add_argument("--architecture", help="only this architecture")
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="file for the rows as JSON lines")
+    parser.add_argument("--model", default=BUNDLED_SERIES, help="a bundled model of series, or its directory")
+    parser.add_argument("--series", type=int, default=12, help="for each noise")
+    parser.add_argument("--height", type=float, default=2.0, help="of the signal, in every other series")
+    parser.add_argument("--tol", type=float, default=1e-6, help="error bar of p")
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    encoder = load_model(Path(model_named(options.model))).encoder
+    scores, theirs = ViTScores(encoder), TheirModel(encoder)
+    (length,) = scores.image_shape[1:]
+    settings: dict[str, Any] = {"search": SpectralSearch(tol=options.tol), "confidence_level": None}
     rng = np.random.default_rng(0)
-    for length, architecture in MODELS:
-        if options.length not in (None, length) or options.architecture not in (None, architecture):
-            continue
-        settings = TrainingSettings(image_size=length, axes=1, architecture=architecture, epochs=options.epochs)
-        start = time.perf_counter()
-        trained = train(settings, options.device)
-        seconds = time.perf_counter() - start
-        with tempfile.TemporaryDirectory() as folder:
-            trained.save(Path(folder) / "model")
-            model = AttentionTest.from_pretrained(Path(folder) / "model", noise=1.0, device=options.device)
-        heights = (0.0, 1.0, 2.0, 3.0, 4.0) if (length, architecture) == (256, "base") else (0.0,)
-        for noise, law in NOISES.items():
-            for height in heights:
-                series = law.sample(rng, options.images, length)
-                places = rng.integers(0, length - length // 10, options.images)
-                raised = np.arange(length) - places[:, None]
-                series += height * ((raised >= 0) & (raised < length // 10))
-                for name, chosen in TESTS.items():
-                    search = SpectralSearch(tol=1e-4)
-                    test = model.replace(noise=law, search=search, confidence_level=None, **chosen)
-                    start = time.perf_counter()
-                    results = test.map(list(series))
-                    p = np.array([result.pvalue for result in results])
-                    share = float((p <= 0.05).mean())
-                    row = {
-                        "length": length, "architecture": architecture, "noise": noise, "signal": height, "test": name,
-                        "rejected": share, "error": math.sqrt(share * (1 - share) / len(p)),
-                        "naive": float(np.mean([result.naive_pvalue <= 0.05 for result in results])),
-                        "ks": float(stats.kstest(p, "uniform").pvalue),
-                        "seconds": time.perf_counter() - start, "training": seconds,
-                        "accuracy": trained.record["accuracy"]["held_out"],
-                    }  # fmt: skip
-                    print(json.dumps(row), flush=True)
-                    if options.out is not None:
-                        with options.out.open("a") as file:
-                            file.write(json.dumps(row) + "\n")
+    for name, noise in NOISES.items():
+        as_theirs = AttentionTest(between_ends(scores), noise=noise, image_shape=(1, length), **settings)
+        as_it_is = AttentionTest(scores, noise=noise, **settings)
+        covariance = torch.from_numpy(noise.apply(np.eye(length)))
+        rows = []
+        for number in range(options.series):
+            height = options.height * (number % 2)
+            series = signal_images(rng, 1, length, height, noise, axes=1, share=SHARE)[0][0]
+            their_seconds, found = timed(test_attention_map, theirs, torch.from_numpy(series)[None, None], covariance)
+            same_seconds, same = timed(as_theirs, series)
+            seconds, own = timed(as_it_is, series)
+            rows.append(
+                {
+                    "noise": name, "height": height, "statistic": same.statistic - found[1], "p": same.pvalue,
+                    "difference": abs(same.pvalue - found[0]), "their_p": found[0], "p_between_centres": own.pvalue,
+                    "their_seconds": their_seconds, "same_seconds": same_seconds, "seconds": seconds,
+                }
+            )  # fmt: skip
+            print(json.dumps(rows[-1]), flush=True)
+        columns = {key: np.array([row[key] for row in rows]) for key in rows[0] if key != "noise"}
+        print(
+            f"{name}: {len(rows)} series; greatest difference of statistics {abs(columns['statistic']).max():.1e}, of p "
+            f"{columns['difference'].max():.1e}, median {np.median(columns['difference']):.1e}; seconds per series "
+            f"{columns['their_seconds'].mean():.2f}, attentest {columns['seconds'].mean():.3f} (ratio "
+            f"{columns['their_seconds'].mean() / columns['seconds'].mean():.0f})",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

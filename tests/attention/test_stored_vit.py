@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
@@ -52,8 +53,36 @@ def test_scores_and_checksum_are_those_of_transformers(
 
 
 def test_defaults_are_those_of_transformers() -> None:
-    defaults = hf.ViTConfig()
-    assert {name: getattr(defaults, name) for name in asdict(ViTSettings())} == asdict(ViTSettings())
+    defaults, ours = hf.ViTConfig(), asdict(ViTSettings())
+    assert ours.pop("patch_margin") == 0  # which transformers does not have
+    assert {name: getattr(defaults, name) for name in ours} == ours
+
+
+@pytest.mark.parametrize(
+    ("size", "patch", "margin"), [((16,), (4,), 2), ((8, 12), (2, 4), 1), ((4, 4, 6), (2, 2, 2), 3)]
+)
+def test_patches_that_overlap_see_zeros_around_the_image(
+    size: tuple[int, ...], patch: tuple[int, ...], margin: int
+) -> None:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    settings = ViTSettings(**sizes, num_channels=2, image_size=size, patch_size=patch, patch_margin=margin)
+    torch.manual_seed(0)
+    model = ViTModel(settings).eval()
+    for weights in model.parameters():
+        torch.nn.init.normal_(weights, std=0.3)
+    scores, images = ViTScores(model), normal(3, 2, *size, seed=1)
+    grid = tuple(side // own for side, own in zip(size, patch, strict=True))
+    assert scores(images).shape[1:] == grid
+    assert torch.allclose(scores(images), scores.through_modules(images), rtol=1e-12)
+    # Each token is the product of a plain cut of the padded image.
+    padded = torch.nn.functional.pad(images, [margin, margin] * len(size))
+    projection = model.double().embeddings.patch_embeddings["projection"]
+    embedded = projection(images)
+    for place in np.ndindex(*grid):
+        corner = [slice(at * own, at * own + own + 2 * margin) for at, own in zip(place, patch, strict=True)]
+        cut = padded[(slice(None), slice(None), *corner)].flatten(1)
+        expected = cut @ projection.weight.flatten(1).T + projection.bias
+        assert torch.allclose(embedded[(slice(None), slice(None), *place)], expected)
 
 
 @pytest.mark.parametrize(

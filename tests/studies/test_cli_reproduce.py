@@ -59,10 +59,11 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     coarse(monkeypatch)
     for name in ("DEFAULT_MODEL", "LARGE_MODEL", "PRECISION_MODEL"):
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
-    for name, values in (("DELTAS", (1.0,)), ("GAMMAS", (0.0, 1.0)), ("NULL_GAMMAS", (0.0, 1.0))):  # as many as needed
+    few: dict[str, tuple[float, ...]] = {"DELTAS": (1.0,), "GAMMAS": (0.0, 1.0), "NULL_GAMMAS": (0.0, 1.0)}
+    for name, values in few.items():  # as many as needed
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", values)
     with figures_not_drawn():
-        done = run(*TINY, "--json")
+        done = run(*TINY, "--model", "series-small256", "--json")
     assert done.exit_code == 0, done.exception
     summary = json.loads(done.stdout)
     assert list(summary["experiments"]) == list(EXPERIMENTS)
@@ -71,15 +72,19 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     report = Path("reproduction/report")
     assert (report / "index.html").stat().st_size > 10_000
     # Two covariances, one strength of the signal: the paper's test, randomised, of patches, and both.
-    assert [len(summary["experiments"][name]["ours"]) for name in ("type-i-error", "power")] == [8, 8]
+    assert [len(summary["experiments"][name]["ours"]) for name in ("type-i-error", "power", "series-power")] == [8] * 3
     assert "Power: our tests" in (report / "reproduction.md").read_text()
     assert "## Findings" in (report / "reproduction.md").read_text()
     drawn = {path.stem for path in (report / "figures").glob("*.png")}
-    # With images of one size there is nothing to draw by architecture.
-    assert drawn == {figure.name for figure in FIGURES if not figure.name.endswith("architecture")}
+    # Images are those of one size, and series of one length and no base model, on which our tests are run.
+    absent = {"series-type-i-error-length", "series-type-i-error-ours"}
+    absent |= {figure.name for figure in FIGURES if figure.name.endswith("architecture")} - {
+        "series-type-i-error-architecture"
+    }
+    assert drawn == {figure.name for figure in FIGURES} - absent
     # Everything is there: the same command has nothing left to do.
     monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda summary, target: target)
-    again = run(*TINY)
+    again = run(*TINY, "--model", "series-small256")
     assert again.exit_code == 0, again.exception
     assert "0 trials in" in again.stderr
     assert "in the paper" in again.stdout

@@ -37,6 +37,7 @@ from attentest.training.bundled import ARCHITECTURES
 from attentest.training.paper_model import (
     MODELS,
     PUBLISHED,
+    SERIES_MODELS,
     ModelFolders,
     PaperModel,
     architecture_of,
@@ -82,7 +83,7 @@ def test_no_two_series_share_a_file_or_images() -> None:
     plan = plan_of(EXPERIMENTS.values(), PRESETS["full"], published=True)
     assert len({series.name for series in plan}) == len(plan)
     null = {series: series.images(0, [0]) for series in plan if series.work == "selective" and not series.estimated}
-    first = [float(image[0, 0, 0]) for image in null.values()]
+    first = [float(image.flat[0]) for image in null.values()]
     assert len(set(first)) == len(first)
 
 
@@ -131,7 +132,63 @@ def test_the_papers_counts() -> None:
     assert set(PRESETS["quick"].models) <= set(PUBLISHED)  # those that are bundled
 
 
+def test_the_series_of_the_authors_later_work() -> None:
+    names = ("series-type-i-error", "series-power")
+    plans = [plan_of([EXPERIMENTS[name]], PRESETS["full"], True, "paper") for name in names]
+    null, signal = ([series for series in plan if series.work == "selective"] for plan in plans)
+    assert {(architecture_of(series.model), side_of(series.model)) for series in null} == {
+        *(("base", length) for length in (128, 256, 512, 1024)),
+        *((name, 256) for name in ("small", "large", "huge")),
+    }
+    assert [plans[0][series] for series in null] == [10_000] * 14
+    assert {(series.model, series.delta) for series in signal} == {("series-base256", delta) for delta in range(1, 5)}
+    assert {series.permutations for series in plans[0] if series.work == "permutation"} == {1000}
+    assert not any(series.published for plan in plans for series in plan)
+    # A quick run trains nothing.
+    assert not ModelFolders(trained=Path("nowhere")).missing(
+        {series.model for name in names for series, _ in EXPERIMENTS[name].series(PRESETS["quick"], False)}
+    )
+
+
+def test_series_have_the_law_that_is_asked_for() -> None:
+    null = Series(work="selective", model="series-base128", noise="correlated").images(0, list(range(800)))
+    assert null.shape == (800, 128)
+    # 101,600 neighbouring pairs: the standard error of a correlation is below 0.005.
+    assert np.mean(null[:, 1:] * null[:, :-1]) == pytest.approx(0.5, abs=0.02)
+    raised, where = Series(work="selective", model="series-base256", delta=3.0).images_and_squares(0, list(range(100)))
+    assert (where.sum(axis=1) == 25).all()
+    assert (np.abs(np.diff(where.astype(int), axis=1)).sum(axis=1) <= 2).all()  # in one piece
+    # 2,500 samples: the standard error of their mean is 0.02.
+    assert raised[where].mean() == pytest.approx(3.0, abs=0.1)
+
+
+def test_models_of_series_overlap_and_are_tested_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "base", ARCHITECTURES["small"])  # type: ignore[attr-defined]
+    tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
+    monkeypatch.setattr(attentest.training.paper_model, "TrainingSettings", tiny)
+    null = Series(work="selective", model="series-base128", noise="correlated")
+    ours = Series(work="interval", model="series-base128", delta=3.0, region="patches", randomise=0.5)
+    permuted = Series(work="permutation", model="series-base128", permutations=3)
+    assert counts(run(settings_of(tmp_path, null, ours, permuted, count=1), tmp_path)) == (3, 0)
+    model = ModelFolders(trained=tmp_path / "models").find("series-base128")
+    config = json.loads((model.directory / "config.json").read_text())
+    assert [config[name] for name in ("image_size", "patch_size", "patch_margin")] == [[128], [2], 1]
+    assert model.training["command"].endswith(
+        "--image-size 128 --axes 1 --architecture base --seed 0 --epochs 1 "
+        "--batch-size 256 --learning-rate 0.0001 --dropout 0.1 --images-per-class 4 --series"
+    )
+    test = AttentionTest.from_pretrained(model.directory, noise=AR1(0.5), search=SEARCH, confidence_level=None)
+    (row,) = rows_of(tmp_path, null).values()
+    result = test(null.images(0, [0])[0])
+    assert result.attention.shape == (128,)
+    assert row["p"] == pytest.approx(result.pvalue, abs=1e-12)
+    shutil.copytree(model.directory, tmp_path / "models" / "series-base256")
+    with pytest.raises(InputError, match=r"series-base256 is no series-base256: its configuration has"):
+        ModelFolders(trained=tmp_path / "models").find("series-base256")
+
+
 def test_presets_can_be_cut_down() -> None:
+    assert PRESETS["paper"].with_models(("series-base512", "base8")).series_models == ("series-base512",)
     small = PRESETS["paper"].limited(3, 7).with_models(("base64", "base8"))
     assert small.models == ("base8", "base64")
     assert (small.null, small.additional, small.curves, small.permutations) == (3, 3, 3, 7)
@@ -394,6 +451,7 @@ def test_models_are_found_by_name() -> None:
     folders = ModelFolders(trained=Path("nowhere"))
     assert [(architecture_of(model), side_of(model)) for model in ("base8", "huge16")] == [("base", 8), ("huge", 16)]
     assert folders.missing(MODELS) == ["large16", "huge16"]
+    assert [model for model in SERIES_MODELS if model not in folders.missing(SERIES_MODELS)] == ["series-small256"]
     assert folders.find("small16").directory == bundled_model(16, "small")
     for model, published in (("large16", False), ("base8", True)):
         with pytest.raises(InputError, match=r"holds no complete model|there is no published model"):

@@ -149,6 +149,8 @@ def test_progress_counts_epochs(epochs: list[tuple[float, float]]) -> None:
         ({"images_per_class": 10**9}, "images_per_class must be at least 1 and at most 1000000"),
         ({"images_per_class": 10**6, "image_size": 64}, "makes 8192000000 pixels in all, but at most 268435456"),
         ({"dropout": 1.0}, "dropout"),
+        ({"series": True}, "series are signals whose length is a multiple of 128, .* got image_size 8 with axes 2"),
+        ({"series": True, "axes": 1, "image_size": 192}, "multiple of 128, .* got image_size 192 with axes 1"),
         ({"learning_rate": 0.0}, "learning_rate must lie in"),
         ({"learning_rate": 1e30}, "learning_rate must lie in"),
     ],

@@ -106,7 +106,8 @@ def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
     settings = ViTSettings(**stated)
     divides = settings.hidden_size % settings.num_attention_heads == 0
     same_axes = len(sides_of(settings.image_size)) == len(sides_of(settings.patch_size)) in (1, 2, 3)
-    return settings if divides and same_axes and settings.hidden_act == "gelu" else None
+    known_parts = settings.hidden_act == "gelu" and settings.patch_margin >= 0
+    return settings if divides and same_axes and known_parts else None
 
 
 def sides_of(size: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
 OTHERS = {1: "signal256", 3: "volume16"}
 """Models of signals and of volumes, by their number of axes."""
 
-BUNDLED_SERIES = "series-base256"
+BUNDLED_SERIES = "series-small256"
 """The model of the experiments on series that need no other, as the paper's authors train theirs."""
 
 FOLDER = Path(__file__).parent / "models"

@@ -20,6 +20,7 @@ from attentest.errors import InputError
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
+from attentest.training.bundled import BUNDLED_SERIES
 from attentest.training.paper_model import (
     ALL_MODELS,
     MODELS,
@@ -145,7 +146,6 @@ class Series:
 
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
-DEFAULT_SERIES_MODEL = "series-base256"
 PRECISION_MODEL = "base64"  # of the experiment on float32
 LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
@@ -182,6 +182,7 @@ class Preset:
     precision: int = 200  # images that are tested in float32 and float64
     ours: int = 1000  # images for each of our tests
     series_models: Sequence[str] = SERIES_MODELS
+    series_model: str = "series-base256"  # of the experiment on one length and architecture
     series: int = 1000  # series without a signal, and with each strength of it
 
     @property
@@ -231,7 +232,8 @@ PRESETS: Mapping[str, Preset] = {
         nearly_gaussian=10,
         precision=2,
         ours=1,
-        series_models=tuple(model for model in SERIES_MODELS if is_bundled(model)),
+        series_models=(BUNDLED_SERIES,),
+        series_model=BUNDLED_SERIES,
         series=20,
     ),
     "paper": Preset(timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
@@ -277,7 +279,7 @@ def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> C
 def _power(preset: Preset, published: bool, on_series: bool = False) -> Counted:
     whose, model, large_models, gammas = (False, True)[: 1 + published], [DEFAULT_MODEL], [LARGE_MODEL], GAMMAS
     if on_series:
-        whose, model, large_models, gammas = (False,), [DEFAULT_SERIES_MODEL], [], SERIES_GAMMAS
+        whose, model, large_models, gammas = (False,), [preset.series_model], [], SERIES_GAMMAS
     choices = {"model": model, "published": whose, "noise": NOISES, "delta": DELTAS}
     large = {"model": large_models, "published": whose, "delta": [LARGE_DELTA]}
     ours = {"region": REGION_UNITS, "randomise": gammas}

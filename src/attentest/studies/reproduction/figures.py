@@ -135,14 +135,14 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
     figure, panels = titled_panels(11.0, 4.6, NOISE_TITLES)
     groups = [("selective", False, -0.06), ("selective", True, 0.06), ("bonferroni", False, -0.16)]
     groups += [("bonferroni", True, 0.16)]
-    on_series = axes_of(settings[0]["model"]) == 1
+    first = settings[0]["model"]
     for axes, (noise, published) in zip(panels, POWER.items(), strict=True):
         for test, authors, offset in groups:
-            shown = chosen(settings, noise=noise, published=authors)
+            shown = chosen(settings, model=first, noise=noise, published=authors)
             rates = [(setting["delta"] + offset, setting["tests"][test]) for setting in shown]
             name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
             draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
-        if not on_series:
+        if axes_of(first) == 2:
             axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
         axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
         draw_grid(axes)
@@ -171,7 +171,7 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
 def our_power_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the power of our tests and the paper's above the length of their intervals, hollow for whole patches."""
     figure = new_figure(11.0, 8.0)
-    ours = chosen(settings, model=DEFAULT_MODEL, published=False) or settings
+    ours = chosen(settings, model=DEFAULT_MODEL, published=False) or chosen(settings, model=settings[0]["model"])
     panels = figure.subplots(2, 2, sharex=True, sharey="row")
     for (above, below), noise in zip(panels.T, NOISES, strict=True):
         shown = chosen(ours, noise=noise)

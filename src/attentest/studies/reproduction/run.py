@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -60,7 +60,7 @@ def check_run(entry: Mapping[str, Any]) -> None:
     check_numbers(trained, trained)
     chosen_experiments(list(entry["experiments"]))
     preset = Preset(**entry["counts"])
-    preset.with_models([*preset.models, *preset.timed_models, *preset.series_models])
+    preset.with_models([*preset.models, *preset.timed_models, *preset.series_models, preset.series_model])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,10 @@ def summarise(out: Path) -> dict[str, Any]:
     read = cache(partial(SeriesRows.read, out))
     by_experiment: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}
+    full = PRESETS["full"]
+    small = replace(full, series_model=PRESETS["quick"].series_model)  # the power on series of a quick run
     for name, experiment in EXPERIMENTS.items():
-        plan = plan_of([experiment], PRESETS["full"], published=True)
+        plan = plan_of([experiment], full, published=True) | plan_of([experiment], small, published=True)
         # The additional trials have more of the images of the type I error.
         most = PRESETS["paper"].null if name == "type-i-error" else None
         by_experiment[name] = [rows for series in plan if (rows := read(series, most)) is not None]
