@@ -87,11 +87,15 @@ def main() -> None:
             )  # fmt: skip
             print(json.dumps(rows[-1]), flush=True)
         columns = {key: np.array([row[key] for row in rows]) for key in rows[0] if key != "noise"}
+        apart, theirs_mean, ours_mean = (
+            columns["difference"],
+            columns["their_seconds"].mean(),
+            columns["seconds"].mean(),
+        )
         print(
-            f"{name}: {len(rows)} series; greatest difference of statistics {abs(columns['statistic']).max():.1e}, of p "
-            f"{columns['difference'].max():.1e}, median {np.median(columns['difference']):.1e}; seconds per series "
-            f"{columns['their_seconds'].mean():.2f}, attentest {columns['seconds'].mean():.3f} (ratio "
-            f"{columns['their_seconds'].mean() / columns['seconds'].mean():.0f})",
+            f"{name}: {len(rows)} series; statistics differ by at most {abs(columns['statistic']).max():.1e}, p by "
+            f"{apart.max():.1e}, in the median {np.median(apart):.1e}; seconds per series {theirs_mean:.2f}, attentest "
+            f"{ours_mean:.3f} (ratio {theirs_mean / ours_mean:.0f})",
             flush=True,
         )
 

@@ -23,7 +23,7 @@ from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.measures import POWER, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import command_of, render_markdown, write_report
 from attentest.studies.reproduction.run import RunSettings, summarise
-from attentest.studies.reproduction.statements import STATEMENTS, findings, largest_agreeing_score, score
+from attentest.studies.reproduction.statements import findings, largest_agreeing_score, score, statements_of
 from attentest.studies.reproduction.trial import NUMBERS
 from attentest.training.paper_model import ModelFolders
 from plain_figures import figures_without_layout
@@ -94,7 +94,7 @@ def test_every_experiment_and_figure_is_there(report: Path, summary: dict[str, A
     assert page.count("data:image/png;base64,") == len(FIGURES)
     assert "<script" not in page
     assert "://" not in page
-    for statement in (statement for statements in STATEMENTS.values() for statement in statements):
+    for statement in (statement for name in EXPERIMENTS for statement in statements_of(name)):
         assert markdown(statement.text) in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -61,11 +62,7 @@ FAMILY_STYLES = dict(
 )
 SEARCH_COLOURS = {"spectral": BLUE, "adaptive": GREEN, "combination": ORANGE, "fixed": VERMILION}
 MODEL_STYLES = dict(
-    zip(
-        MODELS,
-        ((BLUE, "-"), (GREEN, "--"), (ORANGE, "-"), (VERMILION, "--"), (PURPLE, "-"), (SKY, "--"), ("0.4", "-")),
-        strict=True,
-    )
+    zip(MODELS, zip((BLUE, GREEN, ORANGE, VERMILION, PURPLE, SKY, "0.4"), cycle(("-", "--"))), strict=True)
 )
 LINE_STYLES = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)))
 """Of the families of noise, which colour alone would not tell apart in print."""
@@ -84,11 +81,12 @@ def _model_axis(axes: Axes, models: tuple[str, ...]) -> None:
     axes.set_xlabel(MODEL_AXES[models])
 
 
-def _start_at_zero(figure: Figure) -> None:
-    """Let rates start at zero, with space for a point there, now that all is drawn."""
+def _from_zero(figure: Figure) -> Figure:
+    """Return a figure whose rates start at zero, with space for a point there, now that all is drawn."""
     for axes in figure.axes:
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.02 * top, top)
+    return figure
 
 
 def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) -> Figure:
@@ -126,18 +124,16 @@ def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[tuple[
         name_in_legend(axes, "the level", dashed=True)
         name_in_legend(axes, BAND)
         _model_axis(axes, models)
-    _start_at_zero(figure)
-    return legend_below(figure, 5, REJECTED)
+    return legend_below(_from_zero(figure), 5, REJECTED)
 
 
 def power_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the power of the selective test and of Bonferroni, and the published values."""
     figure, panels = titled_panels(11.0, 4.6, NOISE_TITLES)
-    groups = [("selective", False, -0.06), ("selective", True, 0.06), ("bonferroni", False, -0.16)]
-    groups += [("bonferroni", True, 0.16)]
-    first = settings[0]["model"]
+    first, offsets = settings[0]["model"], {"selective": 0.06, "bonferroni": 0.16}
     for axes, (noise, published) in zip(panels, POWER.items(), strict=True):
-        for test, authors, offset in groups:
+        for test, authors in product(offsets, (False, True)):
+            offset = offsets[test] if authors else -offsets[test]
             shown = chosen(settings, model=first, noise=noise, published=authors)
             rates = [(setting["delta"] + offset, setting["tests"][test]) for setting in shown]
             name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
@@ -164,8 +160,7 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_xticks(range(len(models)), [model_name(model, "\n") for model in models])
         axes.set_xlabel(f"architecture, and {'length' if axes_of(models[0]) == 1 else 'pixels of the image'}")
         draw_grid(axes)
-    _start_at_zero(figure)
-    return legend_below(figure, 4, REJECTED)
+    return legend_below(_from_zero(figure), 4, REJECTED)
 
 
 def our_power_figure(settings: Sequence[Setting]) -> Figure:
@@ -214,8 +209,7 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
             draw_rates(axes, rates, style, family)
         axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
         draw_grid(axes)
-    _start_at_zero(figure)
-    return legend_below(figure, 6, REJECTED)
+    return legend_below(_from_zero(figure), 6, REJECTED)
 
 
 def uniformity_figure(settings: Sequence[Setting]) -> Figure:

@@ -101,23 +101,14 @@ POWER: Mapping[str, Mapping[float, float]] = {
 PERMUTATION: Mapping[str, float] = {"base8": 0.171, "base16": 0.220, "base32": 0.428, "base64": 0.669}
 """Type I error of the permutation test with correlated noise, by model (figure 4)."""
 
-SECONDS: Mapping[str, tuple[float, float]] = {
-    "adaptive": (46.0, 81.0),
-    "combination": (206.0, 1450.0),
-    "fixed": (1500.0, 8080.0),
-}
+SECONDS = {"adaptive": (46.0, 81.0), "combination": (206.0, 1450.0), "fixed": (1500.0, 8080.0)}
 """Least and most seconds per image of each search on the authors' machine (figures 7 and 8)."""
 
 IMAGES = 1000  # of each published rate
 
 COUNTS = {
-    "type-i-error": 1000,
-    "additional-trials": 10_000,
-    "estimated-variance": 10_000,
-    "non-gaussian": 10_000,
-    "power": 1000,
-    "series-type-i-error": 10_000,
-    "series-power": 10_000,
+    **{"type-i-error": 1000, "additional-trials": 10_000, "estimated-variance": 10_000, "non-gaussian": 10_000},
+    **{"power": 1000, "series-type-i-error": 10_000, "series-power": 10_000},
 }
 """Images per setting in the paper, by experiment."""
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from attentest.presentation.words import pvalue_text
-from attentest.progress import duration
 from attentest.search import CONVERGED
 from attentest.studies import document
-from attentest.studies.document import Columns, Markdown, cell, span, table, table_head, table_row
+from attentest.studies.document import Columns, Markdown, cell, span, table
 from attentest.studies.reproduction import measures
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
@@ -28,7 +27,7 @@ FINDINGS: Columns = {
     **document.FINDINGS,
     "statement": lambda finding: Markdown(
         f"[{document.markdown(finding['statement'])}]"
-        f"(#{document.anchor(_heading(EXPERIMENTS[finding['experiment']].title, finding['ours']))})"
+        f"(#{document.anchor(EXPERIMENTS[finding['experiment']].title + ': our tests' * finding['ours'])})"
     ),
 }
 
@@ -40,41 +39,19 @@ def _worst(setting: Setting) -> str:
     return f"{row['image']}: {p}, {row['p_float64']:.4g}, {row['p_float32']:.4g}"
 
 
+def _published_power(setting: Setting) -> str:
+    return f"{POWER[setting['noise']][setting['delta']]:.3f}"
+
+
 def _coverage(setting: Setting) -> str:
     missed = setting["missed"]
     outside = ", below" if missed["above_band"] else "" if missed["within_band"] else ", above"
     return f"{1 - missed['value']:.3f}{outside}"
 
 
-OURS: Columns = {
-    "share with p at most 0.05": "{rejected}",
-    "coverage of the 95% interval": _coverage,
-    "length of the interval over that of the naive one: median (mean)": "{length[median]} ({length[mean]})",
-    "bound on that length: the longest over its bound": lambda setting: (
-        "-" if (setting["length"] or {}).get("longest") is None else cell(setting, "{length[bound]}: {length[longest]}")
-    ),
-    "evaluations per image": "{evaluations}",
-    "IoU of region and signal": "{iou}",
-}
-"""What the tables of our tests show, by their headings; all other tables are in the template."""
-
-
-def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
-    """Return a table for each value of our tests, with a line per setting and a column per test; none without data."""
-    by_setting: dict[str, dict[str, Setting]] = {}
-    for setting in settings:
-        where = f"{label(setting)}, Delta {setting['delta']:g}" if setting["delta"] else label(setting)
-        by_setting.setdefault(f"{where}, {setting['images']:,} images", {})[setting["test"]] = setting
-    tests = list(dict.fromkeys(setting["test"] for setting in settings))
-    tables = []
-    for heading, column in OURS.items():
-        lines = [
-            (name, *(cell(line[test], column) if test in line else "-" for test in tests))
-            for name, line in by_setting.items()
-        ]
-        if any(shown != "-" for _, *cells in lines for shown in cells):
-            tables.append(Markdown("\n".join([table_head(heading, *tests), *(table_row(*line) for line in lines)])))
-    return tables
+def _longest(setting: Setting) -> str:
+    known = (setting["length"] or {}).get("longest") is not None
+    return cell(setting, "{length[bound]}: {length[longest]}") if known else "-"
 
 
 def write_report(summary: Summary, target: Path) -> Path:
@@ -88,12 +65,7 @@ def render_markdown(summary: Summary) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
     experiments = summary["experiments"]
     shown, without_data = document.split_by_data(findings(summary))
-    drawn: dict[tuple[str, str], list[str]] = {
-        (name, part): [] for name in experiments for part in ("settings", "ours")
-    }
-    for figure in FIGURES:
-        if figure.settings(summary):
-            drawn[figure.experiment, figure.part].append(figure.name)
+    drawn = [figure for figure in FIGURES if figure.settings(summary)]
     content = {
         **summary,
         "absent": [experiment.title for name, experiment in EXPERIMENTS.items() if name not in experiments],
@@ -106,45 +78,35 @@ def render_markdown(summary: Summary) -> str:
         "experiments": [
             {
                 **data,
+                "name": name,
                 "kind": EXPERIMENTS[name].kind,
                 "on_series": EXPERIMENTS[name].on_series,
-                "figures": drawn[name, "settings"],
-                "our_title": _heading(data["title"], ours=True),
-                "our_figures": drawn[name, "ours"],
-                "our_tables": our_tables(data.get("ours", [])),
+                "figures": [figure for figure in drawn if figure.experiment == name],
+                "ours": data.get("ours", []),
                 "command": document.code(command_of(name, summary)),
             }
             for name, data in experiments.items()
         ],
         "derivative_cost": DERIVATIVE_COST,
-        "wall_time": _wall_time(summary["runs"]),
+        "wall_seconds": _wall_seconds(summary["runs"]),
         "times": {
             **{experiment["title"]: experiment["time"] for experiment in experiments.values()},
             "All, each series once": summary["time"]["each_series_once"],
         },
         "classifiers": MODELS,
-        "label": label,
-        "worst": _worst,
-        "devices": lambda setting: ", ".join(setting["devices"]),
-        "published_power": lambda setting: f"{POWER[setting['noise']][setting['delta']]:.3f}",
+        "paper_counts": measures.COUNTS,
         "published_permutation": PERMUTATION,
         "tol": f"{TOL:g}",
-        "differences": _differences(experiments),
+        **{"cell": cell, "span": span, "label": label},
+        **{"worst": _worst, "coverage": _coverage, "longest": _longest, "published_power": _published_power},
     }
     return document.render("attentest.studies.reproduction", content)
 
 
-def _heading(title: str, ours: bool) -> str:
-    """Return the heading of an experiment, or of our tests in it."""
-    return f"{title}: our tests" if ours else title
-
-
 def command_of(name: str, summary: Summary) -> str:
     """Return the command that computes the data of an experiment again."""
-    experiment, (made, settings) = (
-        EXPERIMENTS[name],
-        (summary["experiments"][name][key] for key in ("made", "settings")),
-    )
+    experiment, data = EXPERIMENTS[name], summary["experiments"][name]
+    made = data["made"]
     field = "series_models" if experiment.on_series else "models"
     runs = [run for run in summary["runs"] if name in (run.get("experiments") or ())]
     words = ["attentest", "reproduce", "--experiment", name]
@@ -163,7 +125,7 @@ def command_of(name: str, summary: Summary) -> str:
         seed, device = largest["seed"], largest["device_type"]
     else:
         # Another experiment's run, or one that was not recorded: counts and models are those of the data.
-        images = max((setting.get("images", 0) for setting in settings), default=0)
+        images = max((setting.get("images", 0) for setting in data["settings"]), default=0)
         words += ["--preset", "full", *(["--images", str(images)] if images else [])]
         used, preset = set(made["models"]) & set(ALL_MODELS), PRESETS["full"]
         seed, device = made["seeds"][0], made["device_types"][0]
@@ -174,49 +136,13 @@ def command_of(name: str, summary: Summary) -> str:
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def _wall_time(runs: Sequence[Summary]) -> str:
-    """Return how long the runs took, in a sentence; empty if none was recorded."""
-    if not runs:
-        return ""
-    training = sum(seconds for run in runs for seconds in (run.get("trained") or {}).values())
-    of_it = f"; training classifiers took {duration(training)} of it" if training else ""
-    by_device: dict[str, list[tuple[float, float]]] = {}
-    for run in runs:
-        began = datetime.fromisoformat(run["began"]).timestamp()
-        by_device.setdefault(str(run["device"]), []).append((began, run["seconds"]))
-    spans = ", ".join(f"{duration(_covered(times))} on {device}" for device, times in by_device.items())
-    return f"Wall time of the runs, where several at once count once: {spans}{of_it}."
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Return the seconds that spans (beginning, length) cover, each moment once."""
-    covered, until = 0.0, float("-inf")
-    for start, length in sorted(spans):
-        covered += max(0.0, start + length - max(start, until))
-        until = max(until, start + length)
-    return covered
-
-
-def _differences(experiments: Mapping[str, Any]) -> list[str]:
-    """Return where the numbers of images and permutations are not those of the paper."""
-    lines = []
-    settings = {name: experiments.get(name, {}).get("settings", []) for name in EXPERIMENTS}
-    for name, count in measures.COUNTS.items():
-        images = [setting["images"] for setting in settings[name]]
-        if any(number != count for number in images):
-            here = span(images, "{:,}".format)
-            whose = "the authors' later work" if EXPERIMENTS[name].on_series else "the paper"
-            lines.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in {whose}.")
-    timed: dict[str, list[int]] = {}
-    for setting in settings["computation-time"]:
-        timed.setdefault(setting["search"], []).append(setting["images"])
-    if timed:
-        counts = ", ".join(f"{search} {span(images, '{:,}'.format)}" for search, images in timed.items())
-        lines.append(f"Images on which searches are timed: {counts}; 200 in the paper. Up to 100 are tested together.")
-    permuted = [setting["permutation"] for setting in settings["type-i-error"] if setting["permutation"]]
-    permutations = sorted({test["permutations"] for test in permuted})
-    if permutations and permutations != [1000]:
-        lines.append(
-            f"Permutations per image: {', '.join(f'{count:,}' for count in permutations)}; 1,000 in the paper."
-        )
-    return lines
+def _wall_seconds(runs: Sequence[Summary]) -> dict[str, float]:
+    """Return the seconds of runs by device, each moment once: several runs may share a device."""
+    covered: dict[str, float] = {}
+    until: dict[str, float] = {}
+    for run in sorted(runs, key=lambda run: datetime.fromisoformat(run["began"])):
+        start, device = datetime.fromisoformat(run["began"]).timestamp(), str(run["device"])
+        end = max(until.get(device, start), start + run["seconds"])
+        covered[device] = covered.get(device, 0.0) + end - max(start, until.get(device, start))
+        until[device] = end
+    return {str(run["device"]): covered[str(run["device"])] for run in runs}

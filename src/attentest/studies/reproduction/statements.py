@@ -1,10 +1,13 @@
-"""Statements of the paper in our own words, some that we added, and the rules by which data agree with them."""
+"""The rules by which data agree with the statements of the paper, and with ours, which are in statements.toml."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import norm
@@ -12,20 +15,12 @@ from scipy.stats import norm
 from attentest.statistics.multiple_testing import rate_of
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, span
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS
-from attentest.studies.reproduction.measures import (
-    COUNTS,
-    IMAGES,
-    PERMUTATION,
-    POWER,
-    SECONDS,
-    Setting,
-    chosen,
-    label,
-)
+from attentest.studies.reproduction.measures import COUNTS, IMAGES, PERMUTATION, POWER, SECONDS, Setting, chosen, label
 
 Rate: TypeAlias = Mapping[str, Any]
 Settings: TypeAlias = Sequence[Setting]
 
+OURS = f"ours, {NOT_IN_THE_PAPER}"  # place in the paper of a statement about our tests
 SIGNIFICANCE = 0.05  # of all comparisons of a statement together
 FEWEST_EXPECTED = 10  # expected rejections of a valid test below which a rate says nothing about its level
 FEWEST_IMAGES = 100  # below which a rate is not compared with a published one
@@ -36,31 +31,51 @@ CLOSE_TO_ZERO = 0.05  # largest |f_i| that counts as close to zero, in every ima
 SAME_P = 1e-3  # largest difference of p-values that counts as none
 
 
-class Statement(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Statement:
     """A statement, and what decides whether it holds."""
 
     text: str
-    rule: Callable[[Any], Verdict]
-    evidence: Callable[[Settings], Sequence[Any]] = list
-    """What the rule judges, from the settings of the experiment: all of them, or rates with their names."""
-    where: str | None = None
-    """Place in the paper, if it is not that of the experiment."""
-    ours: bool = False
-    """Whether it is about our tests; without data of them it is left out."""
+    rule: str  # name of the function that judges
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of it, beside the evidence
+    evidence: Mapping[str, Any] = field(default_factory=lambda: {"name": "settings"})
+    """Name and arguments of the function that selects what the rule judges from the settings of the experiment."""
+    where: str | None = None  # place in the paper, if it is not that of the experiment
+    ours: bool = False  # whether it is about our tests; without data of them it is left out
+    series: bool = False  # whether it is one about series, too
+
+    def judged(self, settings: Settings) -> Verdict:
+        """Return what the settings of an experiment say about it."""
+        options = dict(self.evidence)
+        evidence = EVIDENCE[options.pop("name")](settings, **options)
+        return RULES[self.rule](evidence, **self.arguments) if evidence else NO_DATA
+
+    def on_series(self) -> Statement:
+        """Return the same statement about series."""
+        text = self.text.replace("image size", "length").replace("images", "series")
+        return replace(self, text=f"On series, {text[0].lower()}{text[1:]}")
+
+
+@cache
+def statements_of(experiment: str) -> tuple[Statement, ...]:
+    """Return the statements that the data of an experiment decide."""
+    kind, on_series = EXPERIMENTS[experiment].kind, EXPERIMENTS[experiment].on_series
+    text = (files("attentest.studies.reproduction") / "statements.toml").read_text(encoding="utf-8")
+    known = [Statement(**entry) for entry in tomllib.loads(text)[kind]]
+    return tuple(entry.on_series() for entry in known if entry.series) if on_series else tuple(known)
 
 
 def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return every statement with its verdict and the numbers, JSON-ready."""
     judged = []
-    for experiment, statements in STATEMENTS.items():
+    for experiment, described in EXPERIMENTS.items():
         data = summary["experiments"].get(experiment, {})
-        for statement in statements:
+        for statement in statements_of(experiment):
             settings = data.get("ours" if statement.ours else "settings", [])
             if statement.ours and not settings:
                 continue
-            evidence = statement.evidence(settings)
-            outcome, numbers = statement.rule(evidence) if evidence else NO_DATA
-            where = statement.where or EXPERIMENTS[experiment].where
+            outcome, numbers = statement.judged(settings)
+            where = OURS if statement.ours else statement.where or described.where
             entry = {"experiment": experiment, "statement": statement.text, "where": where}
             judged.append({**entry, "verdict": outcome, "numbers": numbers, "ours": statement.ours})
     return judged
@@ -212,7 +227,7 @@ def takes_no_more(settings: Settings) -> Verdict:
     )
 
 
-def adaptive_needs_least(field: str, settings: Settings) -> Verdict:
+def adaptive_needs_least(settings: Settings, field: str) -> Verdict:
     """Judge that adaptive needs less than fixed and combination; field is "seconds" or "evaluations"."""
     costs: dict[tuple[str, str], dict[str, float]] = {}
     for setting in settings:
@@ -234,7 +249,7 @@ def adaptive_needs_least(field: str, settings: Settings) -> Verdict:
     )
 
 
-def beyond_levels(direction: str, settings: Settings) -> Verdict:
+def beyond_levels(settings: Settings, direction: str) -> Verdict:
     """Judge by which rates have intervals, 95% together, that lie above their level, below it, or far above it.
 
     Rates are "below" the levels if some intervals are, and none is above; "slightly above" at most if no interval is
@@ -312,184 +327,59 @@ def same_in_float32(settings: Settings) -> Verdict:
     return Verdict.of(" ".join(sentences), holds=known and not differ, differs=differ)
 
 
-def _rates(test: str, **wanted: str) -> Callable[[Settings], Sequence[Any]]:
+def rates(settings: Settings, test: str, **wanted: str) -> list[tuple[str, Rate]]:
     """Select the type I errors of a test with attentest's models."""
-    return lambda settings: [
-        (label(setting), setting["tests"][test])
-        for setting in chosen(settings, published=False, **wanted)
-        if test in setting["tests"]
-    ]
+    own = chosen(settings, published=False, **wanted)
+    return [(label(setting), setting["tests"][test]) for setting in own if test in setting["tests"]]
 
 
-def _levels(settings: Settings) -> Sequence[Any]:
+def levels(settings: Settings) -> list[tuple[str, Rate]]:
     """Select the rates at all levels."""
     return [
         (f"{label(setting)}, level {alpha}", rate) for setting in settings for alpha, rate in setting["levels"].items()
     ]
 
 
-def _power(published: bool) -> Callable[[Settings], Sequence[Any]]:
+def published_power(settings: Settings, published: bool) -> list[tuple[str, float, Rate]]:
     """Select the published power and ours, by noise and strength of the signal."""
-    return lambda settings: [
-        (f"{noise}, Delta {setting['delta']:g}", POWER[noise][setting["delta"]], setting["tests"]["selective"])
+    return [
+        (f"{noise}, Delta {delta:g}", POWER[noise][delta], setting["tests"]["selective"])
         for setting in chosen(settings, published=published)
-        for noise in [setting["noise"]]
+        for noise, delta in [(setting["noise"], setting["delta"])]
     ]
 
 
-def _permutation(published: bool) -> Callable[[Settings], Sequence[Any]]:
+def published_errors(settings: Settings, published: bool) -> list[tuple[str, float, Rate]]:
     """Select the published type I error of the permutation test and ours, by model."""
-    return lambda settings: [
+    return [
         (setting["model"], PERMUTATION[setting["model"]], setting["tests"]["permutation"])
         for setting in chosen(settings, published=published, noise="correlated")
         if setting["model"] in PERMUTATION and "permutation" in setting["tests"]
     ]
 
 
-def _our_rates(name: str) -> Callable[[Settings], Sequence[Any]]:
+def our_rates(settings: Settings, rate: str) -> list[tuple[str, Rate]]:
     """Select a rate of each of our tests in each setting."""
-    return lambda settings: [
-        (f"{label(setting)}, Delta {setting['delta']:g}, {setting['test']}", setting[name])
-        for setting in settings
-        if setting["test"] != PAPERS
-    ]
+    ours = [setting for setting in settings if setting["test"] != PAPERS]
+    return [(f"{label(setting)}, Delta {setting['delta']:g}, {setting['test']}", setting[rate]) for setting in ours]
 
 
-def _with_the_papers(*, randomised: bool) -> Callable[[Settings], Sequence[Any]]:
+def with_the_papers(settings: Settings, randomised: bool) -> list[Setting]:
     """Select our tests with or without randomised selection, and the paper's beside them."""
-    return lambda settings: [
-        setting for setting in settings if (setting["randomise"] > 0) == randomised or setting["test"] == PAPERS
-    ]
+    return [setting for setting in settings if (setting["randomise"] > 0) == randomised or setting["test"] == PAPERS]
 
 
-def _ours(text: str, rule: Callable[[Any], Verdict], evidence: Callable[[Settings], Any] = list) -> Statement:
-    return Statement(text, rule, evidence, f"ours, {NOT_IN_THE_PAPER}", ours=True)
-
-
-def _keeps(test: str) -> Statement:
-    sentence = f"The {test} test keeps the level 0.05 for every image size and architecture, with both covariances."
-    return Statement(sentence, keeps_level, _rates(test.lower()))
-
-
-def _breaks(noise: str) -> Statement:
-    sentence = f"The permutation test does not keep the level with {noise} noise."
-    return Statement(sentence, breaks_level, _rates("permutation", noise=noise))
-
-
-def _on_series(statement: Statement) -> Statement:
-    """Return a statement about images for series."""
-    text = statement.text.replace("image size", "length").replace("images", "series")
-    return statement._replace(text=f"On series, {text[0].lower()}{text[1:]}")
-
-
-def _of_family(family: str, claim: str, direction: str) -> Statement:
-    sentence = f"With {family} noise the selective test {claim}."
-    return Statement(sentence, partial(beyond_levels, direction), lambda settings: chosen(settings, family=family))
-
-
-ERROR = "models and correlated noise, the permutation test has its published type I error."
-POWERFUL = "models the selective test has its published power."
-LEAST = "than the fixed and the combination search."
-SLIGHT_EXCESS = "keeps the level, or exceeds it slightly"
-CURVES = "sections 3 and 4, figure 9"
-
-OF_OUR_INTERVALS = (
-    _ours(
-        "Our 95% intervals miss the true difference in no more than 5% of the images, in every setting.",
-        keeps_level,
-        _our_rates("missed"),
-    ),
-    _ours("No interval after randomised selection is longer than its bound.", within_bounds),
-    _ours("Randomised selection takes no more evaluations of the model.", takes_no_more),
-)
-"""Statements that are judged with signal and without."""
-
-LEVELS = (
-    _keeps("selective"),
-    _keeps("Bonferroni"),
-    Statement("The naive test does not keep the level.", breaks_level, _rates("naive")),
-    _breaks("correlated"),
-    _breaks("independent"),
-)
-OUR_LEVELS = (
-    _ours(
-        "With randomised selection, whole patches and both, the selective test keeps the level 0.05 in every setting.",
-        keeps_level,
-        _our_rates("rejected"),
-    ),
-    *OF_OUR_INTERVALS,
-)
-MORE_POWERFUL = Statement(
-    "The selective test has much more power than Bonferroni for every strength of the signal.", more_powerful
-)
-OUR_POWER = (
-    _ours(
-        "With randomised selection, of pixels or whole patches, the test finds at least as many signals as the "
-        "paper's.",
-        finds_as_many,
-        _with_the_papers(randomised=True),
-    ),
-    _ours(
-        "With whole patches alone the test finds at least as many signals as the paper's.",
-        finds_as_many,
-        _with_the_papers(randomised=False),
-    ),
-    *OF_OUR_INTERVALS,
-)
-
-STATEMENTS: Mapping[str, Sequence[Statement]] = {
-    "type-i-error": (
-        *LEVELS,
-        Statement(f"With attentest's {ERROR}", agrees, _permutation(False), "figure 4, of other models"),
-        Statement(f"With the authors' {ERROR}", agrees, _permutation(True), "figure 4"),
-        *OUR_LEVELS,
-    ),
-    "additional-trials": (
-        Statement(
-            "With more null images the selective test keeps the levels 0.01, 0.05 and 0.10 in every setting.",
-            keeps_level,
-            _levels,
-        ),
-    ),
-    "power": (
-        MORE_POWERFUL,
-        Statement(f"With attentest's {POWERFUL}", agrees, _power(False), "figure 6, of another model"),
-        Statement(f"With the authors' {POWERFUL}", agrees, _power(True), "figure 6"),
-        *OUR_POWER,
-    ),
-    "computation-time": (
-        Statement(f"The adaptive search takes less time {LEAST}", partial(adaptive_needs_least, "seconds")),
-        Statement(
-            f"The adaptive search needs fewer evaluations of the model {LEAST}",
-            partial(adaptive_needs_least, "evaluations"),
-            where=NOT_IN_THE_PAPER,
-        ),
-    ),
-    "estimated-variance": (
-        Statement(
-            "With the variance estimated from the tested image, the selective test keeps the levels 0.01, 0.05 and "
-            "0.10.",
-            keeps_level,
-            _levels,
-        ),
-    ),
-    "non-gaussian": (
-        _of_family("gennormflat", "rejects less often than the level says", "below"),
-        *(_of_family(family, SLIGHT_EXCESS, "slightly above") for family in ("skewnorm", "gennormsteep", "t")),
-        _of_family("exponnorm", "does not keep the level", "above"),
-    ),
-    "demonstration": (
-        Statement("Away from the observed statistic f_i is approximately linear.", nearly_linear, where=CURVES),
-        Statement("Close to the observed statistic some f_i tend to be close to zero.", small_nearby, where=CURVES),
-    ),
-    "precision": (
-        Statement(
-            "float32 gives the regions and p-values of float64 for images of 64x64 pixels.",
-            same_in_float32,
-            where=NOT_IN_THE_PAPER,
-        ),
-    ),
-    "series-type-i-error": tuple(map(_on_series, (*LEVELS, *OUR_LEVELS))),
-    "series-power": tuple(map(_on_series, (MORE_POWERFUL, *OUR_POWER))),
+RULES: Mapping[str, Callable[..., Verdict]] = {
+    rule.__name__: rule
+    for rule in (
+        *(keeps_level, breaks_level, agrees, more_powerful, finds_as_many, within_bounds, takes_no_more),
+        *(adaptive_needs_least, beyond_levels, nearly_linear, small_nearby, same_in_float32),
+    )
 }
-"""The statements, by the experiment whose data decide."""
+EVIDENCE: Mapping[str, Callable[..., Sequence[Any]]] = {
+    "settings": chosen,
+    **{
+        select.__name__: select
+        for select in (rates, levels, published_power, published_errors, our_rates, with_the_papers)
+    },
+}

@@ -154,10 +154,10 @@ class Trials:
         return rows
 
     def _curves(self, numbers: list[int]) -> list[Row]:
-        """Return f_i of some pixels along the line through each image, far out and close to the observed statistic."""
         return [self._curve(number, image) for number, image in zip(numbers, self._images(numbers), strict=True)]
 
     def _curve(self, number: int, image: NDArray[np.float64]) -> Row:
+        """Return f_i of some pixels along the line through an image, far out and close to the observed statistic."""
         result, rng = self._test(image), self._series.generator(self._seed, number, "pixels")
         reach = CURVE_REACH + abs(result.statistic)
         pixels = {
