@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attentest.studies.document import markdown
+from attentest.studies.document import markdown, split_by_data
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.page import command_of, render_markdown
 from attentest.studies.reproduction.statements import findings
@@ -35,7 +35,9 @@ def numbers(line: str) -> Counter[str]:
 
 
 def test_every_statement_is_on_the_page_with_its_verdict_and_numbers(summary: dict[str, Any], page: str) -> None:
-    found = findings(summary)
+    found, without = split_by_data(findings(summary))
+    for finding in without:
+        assert f"- {markdown(finding['statement'])} (" in page
     for statement in {finding["statement"] for finding in found}:
         about = [line for line in page.splitlines() if markdown(statement) in line]
         same = [finding for finding in found if finding["statement"] == statement]  # of our tests, in two experiments

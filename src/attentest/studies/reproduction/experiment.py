@@ -149,9 +149,14 @@ DEFAULT_MODEL = "base16"  # of the experiments on one image size and architectur
 PRECISION_MODEL = "base64"  # of the experiment on float32
 LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
-GAMMAS = (0.0, 0.3, 0.5, 1.0)  # of the randomised selection; the first, with pixels, is the paper's test
-NULL_GAMMAS = (0.0, 0.3, 1.0)
-SERIES_GAMMAS = (0.0, 0.5)
+GAMMAS: Sequence[float] = (
+    0.0,
+    0.3,
+    0.5,
+    1.0,
+)  # of the randomised selection; the first, with pixels, is the paper's test
+NULL_GAMMAS: Sequence[float] = (0.0, 0.3, 1.0)
+SERIES_GAMMAS: Sequence[float] = (0.0, 0.5)
 TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
 EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
@@ -267,7 +272,7 @@ def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> C
     permuted = partial(replace, work="permutation", permutations=preset.permutations)
     paper = [pair for series, count in counted for pair in ((series, count), (permuted(series), preset.permuted))]
     # Our tests, with the paper's among them: the tests of a setting are next to each other.
-    ours = {"noise": NOISES, "region": REGION_UNITS, "randomise": gammas}
+    ours: dict[str, Iterable[Any]] = {"noise": NOISES, "region": REGION_UNITS, "randomise": gammas}
     return paper + _series(preset.ours, work=["interval"], model=base if on_series else models, **ours)
 
 

@@ -50,10 +50,10 @@ class Statement:
         evidence = EVIDENCE[options.pop("name")](settings, **options)
         return RULES[self.rule](evidence, **self.arguments) if evidence else NO_DATA
 
-    def on_series(self) -> Statement:
-        """Return the same statement about series."""
+    def on_series(self, where: str) -> Statement:
+        """Return the same statement about series, with the place in the paper of that about images."""
         text = self.text.replace("image size", "length").replace("images", "series")
-        return replace(self, text=f"On series, {text[0].lower()}{text[1:]}")
+        return replace(self, text=f"On series, {text[0].lower()}{text[1:]}", where=f"{where}, of images")
 
 
 @cache
@@ -62,7 +62,8 @@ def statements_of(experiment: str) -> tuple[Statement, ...]:
     kind, on_series = EXPERIMENTS[experiment].kind, EXPERIMENTS[experiment].on_series
     text = (files("attentest.studies.reproduction") / "statements.toml").read_text(encoding="utf-8")
     known = [Statement(**entry) for entry in tomllib.loads(text)[kind]]
-    return tuple(entry.on_series() for entry in known if entry.series) if on_series else tuple(known)
+    where = EXPERIMENTS[kind].where
+    return tuple(entry.on_series(where) for entry in known if entry.series) if on_series else tuple(known)
 
 
 def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
