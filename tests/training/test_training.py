@@ -17,7 +17,7 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import ARCHITECTURES, bundled_model, check_target
+from attentest.training.bundled import ARCHITECTURES, BUNDLED_SERIES, FOLDER, bundled_model, check_target
 from attentest.training.classifier import GraphedGradients, TrainedModel, classifier_config, set_gradients
 from attentest.training.paper_model import train
 from attentest.training.settings import TrainingSettings
@@ -92,9 +92,12 @@ def test_signals_and_volumes_have_models_of_their_own(axes: int, size: int, patc
         small(axes=4)
 
 
-@pytest.mark.parametrize("axes", [1, 3])
-def test_bundled_models_of_signals_and_volumes_are_those_of_their_records(axes: int) -> None:
-    directory = bundled_model(axes=axes)
+@pytest.mark.parametrize(
+    ("directory", "axes"),
+    [(bundled_model(axes=1), 1), (bundled_model(axes=3), 3), (FOLDER / BUNDLED_SERIES, 1)],
+    ids=["signals", "volumes", "series"],
+)
+def test_bundled_models_of_signals_and_volumes_are_those_of_their_records(directory: Path, axes: int) -> None:
     record = json.loads((directory / "training.json").read_text())
     settings = TrainingSettings(**record["settings"])
     assert (settings.axes, record["command"]) == (axes, settings.command())
