@@ -13,6 +13,7 @@ from scipy.io import wavfile
 
 from attentest.errors import InputError
 from attentest.images.image_file import read_image
+from attentest.images.image_source import ImageSource
 from attentest.images.nifti import nifti_like
 from attentest.images.sample import as_sample
 
@@ -103,10 +104,14 @@ def test_edf_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
 @pytest.mark.filterwarnings("ignore")  # of the packages that write the record
 def test_wfdb_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
     wfdb = pytest.importorskip("wfdb")
-    record: dict[str, Any] = {"fs": 50, "units": ["mV"] * 2, "sig_name": ["I", "II"], "fmt": ["16"] * 2}
-    wfdb.wrsamp("a", p_signal=values.T, write_dir=str(tmp_path), **record)
+    tags: dict[str, Any] = {"fs": 50, "units": ["mV"] * 2, "sig_name": ["I", "II"], "fmt": ["16"] * 2}
+    wfdb.wrsamp("a", p_signal=values.T, write_dir=str(tmp_path), **tags)
     assert np.allclose(read_image(tmp_path / "a.hea", dimension=1, channels=["II"]), values[1:], atol=1e-3)
+    record = ImageSource(path=tmp_path / "a.hea")
+    before = record.stamp()
     (tmp_path / "a.dat").write_bytes(b"\0" * 20)
+    assert record.stamp() != before  # the samples are what is tested
+    assert record.files == (tmp_path / "a.hea", tmp_path / "a.dat")
     with pytest.raises(InputError, match="copy all files of the record"):
         read_image(tmp_path / "a.hea", dimension=1)
 

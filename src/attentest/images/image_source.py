@@ -226,8 +226,10 @@ class ImageSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        return self.slices or (self.path,)
+        """The files that are read: those of a series, or the file; beside a WFDB header its samples."""
+        samples = self.path.with_suffix(".dat")
+        is_record = self.path.suffix.lower() == ".hea" and samples.is_file()
+        return self.slices or ((self.path, samples) if is_record else (self.path,))
 
     @property
     def _place(self) -> str:
@@ -268,7 +270,7 @@ class ImageSource:
     def stamp(self, *, is_image: bool = True) -> dict[str, Any] | None:
         """Return a hash of the file and what of it is read: with another stamp it is another image.
 
-        That of a series is of the hashes of its files, whatever they are called. None if there is no such file, or none
+        That of several files is of their hashes, whatever they are called. None if there is no such file, or none
         that can be read. A large file that is not known to be an image is not read for this: its size and its time
         stand for the hash.
         """
@@ -285,7 +287,7 @@ class ImageSource:
             except OSError:
                 return None
             known = {"blake2b": hashes[0]}
-            if self.slices:
+            if len(hashes) > 1:
                 known = {"blake2b": hashlib.blake2b("".join(sorted(hashes)).encode(), digest_size=16).hexdigest()}
         chosen = {"channels": list(self.channels)} if self.channels else {}
         return {**known, "frame": self.frame, "window": self.window, **chosen}
