@@ -271,6 +271,11 @@ def lines_of(observation: Observation, parts: Parts, contrast: Contrast) -> Line
     )
 
 
+def weights_of(contrast: Contrast, observation: Observation) -> NDArray[np.float64]:
+    """Return the contrasts (k, n) of whole regions."""
+    return _eta(contrast.weights, observation, parts_of(observation.regions_on_images(), None))
+
+
 def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, parts: Parts) -> NDArray[np.float64]:
     """Return the contrasts (r, n) of parts, all at once where the contrast supports it."""
     masks, regions, shape = parts.masks(), parts.per_part(parts.regions), observation.images.shape[1:]

@@ -212,7 +212,7 @@ class Pipeline:
         images = [channels_last(tested.image.pixels) for tested in inputs]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
-        settings = self._recorded(observation, connectivity)
+        settings = self.recorded(observation, connectivity)
         corners = observation.patch_grid.corners
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
@@ -237,7 +237,7 @@ class Pipeline:
                 # It certifies the search, with the noise model as it is: how that was estimated is left aside.
                 known = replace(problem, law=problem.law.with_known_error())
                 draws = certification.draw(known, between(search_share, 1.0))
-            logs = _log_pvalues(law, self.definition.alternative, outcomes, observation.selectable, connectivity)
+            logs = log_pvalues_of(law, self.definition.alternative, outcomes, observation.selectable, connectivity)
             masks = None if connectivity is None else chunk.masks()
             for row, (image, law_of_part, outcome) in enumerate(
                 zip(chunk.image.tolist(), law.each(), outcomes, strict=True)
@@ -289,7 +289,7 @@ class Pipeline:
     def margins(self, tested: Input, distances: NDArray[np.float64]) -> MarginCurves:
         """Return the margins f_i of one image along its line, at distances (m,) from the observed point of it."""
         observation = self.observe([tested])
-        problem, _ = self._problem(observation, parts_of(observation.regions_on_images(), None), None)
+        problem, _ = self.problem(observation, parts_of(observation.regions_on_images(), None), None)
         observed = float(problem.law.z_obs[0])
         z = observed + distances
         batches = [z[start : start + problem.batch_size] for start in range(0, len(z), problem.batch_size)]
@@ -307,7 +307,7 @@ class Pipeline:
     ) -> tuple[Law, list[float], SearchProblem | None]:
         """Return the law of the statistics of parts, their standard errors (r,), and what is searched, if anything."""
         if not self.counts:
-            problem, standard_errors = self._problem(observation, parts, request.decide_at)
+            problem, standard_errors = self.problem(observation, parts, request.decide_at)
             return problem.law, standard_errors, problem
         law, standard_errors = law_of_counts(observation, parts, self.contrast, self.definition.randomise)
         return law, standard_errors, None
@@ -325,11 +325,11 @@ class Pipeline:
             return known
         return RandomisedStudent(statistic=statistic, observed_z=lines.z_obs, gamma=gamma, degrees=estimated)
 
-    def _problem(
-        self, observation: Observation, parts: Parts, decide_at: float | None
+    def problem(
+        self, observation: Observation, parts: Parts, decide_at: float | None, lines: Lines | None = None
     ) -> tuple[SearchProblem, list[float]]:
         """Return the search for the truncation sets of parts along their lines, and the standard errors (r,)."""
-        lines = lines_of(observation, parts, self.contrast)
+        lines = lines_of(observation, parts, self.contrast) if lines is None else lines
         law, standard_errors = self._law(lines), lines.standard_error.tolist()
         # The map from image to input is affine, so a line through an image is a line through its input.
         geometry, device = observation.batch[0].geometry, self.scores.device
@@ -371,7 +371,7 @@ class Pipeline:
         )
         return problem, standard_errors
 
-    def _recorded(self, observation: Observation, connectivity: int | None) -> list[dict[str, Any]]:
+    def recorded(self, observation: Observation, connectivity: int | None) -> list[dict[str, Any]]:
         """Return how each image is tested."""
         batch = observation.batch
         doubts = noise_doubts(observation.images, [tested.noise for tested in batch])
@@ -399,7 +399,7 @@ class Pipeline:
         ]
 
 
-def _log_pvalues(
+def log_pvalues_of(
     law: Law,
     alternative: Alternative,
     outcomes: Sequence[SearchOutcome],

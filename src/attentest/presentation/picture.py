@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from attentest.errors import worded
 from attentest.images.spacing import Spacing
-from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR, fitting_size, width_of
+from attentest.markup import plain
+from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR, fitting_size, new_figure, width_of
 from attentest.presentation.plane import Plane, channels_of, extremes, lanes
 from attentest.record import ResultRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
 
@@ -219,6 +222,34 @@ def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COL
         axes.add_collection(
             LineCollection(horizontal + vertical, colors=line_colour, linewidths=line_width, capstyle="round")
         )
+
+
+def two_maps_figure(
+    image: NDArray[Any],
+    maps: NDArray[np.float64],
+    regions: NDArray[np.bool_],
+    names: Sequence[str],
+    title: str,
+) -> Figure:
+    """Return a figure of two maps (2, *axes) of an image, each with its own region, and the other one thinner."""
+    figure = new_figure(8.0, 4.2)
+    plane = None if regions.ndim == 3 else Plane.through(np.logical_or(*regions), image)
+    shown = displayed(image if plane is None else plane.image(image))
+    on_plane = [[array if plane is None else plane.values(array) for array in pair] for pair in (maps, regions)]
+    for number, panel in enumerate(figure.subplots(1, 2)):
+        panel.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        attention = on_plane[0][number]
+        panel.imshow(attention, cmap=MAP_COLOURS, alpha=_opacity(attention), interpolation="nearest")
+        draw_outline(panel, on_plane[1][1 - number], OTHER_COLOUR, 1.2)
+        draw_outline(panel, on_plane[1][number], width=2.0)
+        panel.set(xticks=[], yticks=[], title=fitted(names[number]))
+    figure.suptitle(title)
+    return figure
+
+
+def fitted(name: str) -> str:
+    """Return the name of a map as a title of half a figure, with its first letter as a capital."""
+    return textwrap.fill(plain(f"{name[:1].upper()}{name[1:]}"), 40)
 
 
 def displayed(image: NDArray[Any]) -> NDArray[np.float64]:

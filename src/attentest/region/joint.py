@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from attentest.region.attention_map import Margins
 
 
 class JointMargins:
@@ -20,18 +19,23 @@ class JointMargins:
     Parameters
     ----------
     maps
-        The margins of each map and the shape of its scores.
+        The margins of each map (``attentest.region.attention_map.Margins``, or joint ones) and the shape of its scores.
     conditions
         Number of the values that must be negative.
     """
 
-    def __init__(self, maps: Sequence[tuple[Margins, tuple[int, ...]]], conditions: int = 0) -> None:
+    def __init__(self, maps: Sequence[tuple[Any, tuple[int, ...]]], conditions: int = 0) -> None:
         self._maps, self._conditions = tuple(maps), conditions
         of_maps = [margins for margins, _ in maps]
         one = of_maps[0].signs.new_ones(1)
         last = [one] if conditions else []
         self.signs = torch.cat([*(margins.signs for margins in of_maps), *last])
         self.weights = torch.block_diag(*(margins.weights for margins in of_maps), *(end.reshape(1, 1) for end in last))
+
+    @property
+    def count(self) -> int:
+        """Number of the values that :meth:`pixels` returns for an image."""
+        return self._conditions + sum(int(margins.count) for margins, _ in self._maps)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n) of images with indices (m,) and scores."""
