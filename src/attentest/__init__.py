@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest.images.image_file import read_image as read_image
     from attentest.images.preprocessing import Preprocessing as Preprocessing
     from attentest.pipeline.attention_test import AttentionTest as AttentionTest
+    from attentest.pipeline.comparison import Comparison as Comparison
+    from attentest.pipeline.comparison import compare as compare
     from attentest.pipeline.margins_figure import plot_margins as plot_margins
     from attentest.presentation.sensitivity import Sensitivity as Sensitivity
     from attentest.results.batch import Results as Results
@@ -51,6 +53,7 @@ _DEFINED_IN = {
     "Certificate": "attentest.results.certificate",
     "Certification": "attentest.search.certification",
     "Cohort": "attentest.cohort.cohort",
+    "Comparison": "attentest.pipeline.comparison",
     "ComponentResults": "attentest.results.components",
     "ConfidenceInterval": "attentest.statistics.inference",
     "InputError": "attentest.errors",
@@ -66,6 +69,7 @@ _DEFINED_IN = {
     "attention": "attentest.attention",
     "bundled_model": "attentest.training.bundled",
     "calibrate": "attentest.simulation.calibration.calibrate",
+    "compare": "attentest.pipeline.comparison",
     "contrast": "attentest.contrast",
     "noise": "attentest.noise",
     "noise_check": "attentest.simulation.noise_check.noise_check",

@@ -12,6 +12,7 @@ from attentest.cli.bench import bench
 from attentest.cli.brain import brain
 from attentest.cli.cohort import cohort
 from attentest.cli.command import Command, Group
+from attentest.cli.compare import compare
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, OUTPUT_CHANGED, Interrupted, fail, say
@@ -49,7 +50,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, report, cohort, calibrate, power, train, brain):
+for command in (demo, test, compare, report, cohort, calibrate, power, train, brain):
     app.command(cls=Command)(command)
 app.command("app", cls=Command)(web_page)
 app.add_typer(noise)
