@@ -14,8 +14,9 @@ from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import Encoder
 
 NAMES = {
-    "first norm": ("layernorm_before", "norm1", "layer_norm1", "ln_1"),
+    "first norm": ("layernorm_before", "norm1", "layer_norm1", "ln_1", "norm_sublayer1"),
     "second norm": ("layernorm_after", "norm2", "layer_norm2", "ln_2"),
+    "attention": ("attention", "self_attn", "attn", "self_attention"),
     "query": ("q_proj", "attention.attention.query"),
     "key": ("k_proj", "attention.attention.key"),
     "value": ("v_proj", "attention.attention.value"),

@@ -325,13 +325,13 @@ def _rotations(rope: Any, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 def _class_scores(model: nn.Module, images: Tensor) -> Any:
     """Return the logits (m, K) of a model with a head, or what one without returns."""
-    if hasattr(model, "text_model"):
-        return None  # it compares images with texts
+    if hasattr(model, "text_model") or hasattr(model, "decoder"):
+        return None  # it compares images with texts, or restores them
     family = next(filter(None, map(family_of, model.modules())))
     is_told = "interpolate_pos_encoding" in inspect.signature(model.forward).parameters
     forward = family.forward or (_forward_any_size if is_told else nn.Module.__call__)
     output = forward(model, images)
-    return getattr(output, "logits", output)
+    return getattr(output, "logits", getattr(output, "prediction_logits", output))
 
 
 LIBRARY = ModelLibrary(

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import pass_input_to_reader
@@ -73,4 +73,12 @@ def _patches(embeddings: Any) -> tuple[tuple[int, ...], int]:
     return patch, int(linear.in_features) // math.prod(patch)
 
 
-LIBRARY = ModelLibrary(models=("ViT",), package="monai", recognises=_is_transformer, read=_read)
+def _class_scores(model: nn.Module, images: Tensor) -> Any:
+    """Return the first of what the model returns: class scores, and the tokens after each layer."""
+    output = model(images)
+    return output[0] if isinstance(output, tuple) else output
+
+
+LIBRARY = ModelLibrary(
+    models=("ViT",), package="monai", recognises=_is_transformer, read=_read, class_scores=_class_scores
+)

@@ -23,6 +23,7 @@ from attentest.attention.forward_pass import (
     part_of,
 )
 from attentest.attention.relevance import Pixels, Relevance
+from attentest.errors import ModelError
 
 
 class RelevanceForward(Protocol):
@@ -35,7 +36,8 @@ class RelevanceForward(Protocol):
 def map_of(relevance: Relevance, encoder: Encoder, taken: list[Tensor]) -> Tensor:
     """Return the map (m, *grid) of what a relevance took of layers, first layer first, or of the input."""
     if relevance.at != "input":
-        return relevance.scores(taken, encoder.tokens)
+        scores = relevance.scores(taken, encoder.tokens)
+        return scores if encoder.sequences == 1 else scores.unflatten(0, (-1, encoder.sequences)).mean(dim=1)
     (values,) = taken
     if getattr(relevance, "per", "") == "pixel":
         return values
@@ -59,10 +61,16 @@ class ModuleRelevance:
     def __init__(self, encoder: Encoder, class_scores: ClassScores, relevance: Relevance) -> None:
         self._encoder, self._class_scores, self._relevance = encoder, class_scores, relevance
         self._first = relevance.first_layer(encoder.layers)
-        self._norm = None
+        self._attention: Any = None
         if relevance.at == "tokens":
             layers = layers_of(encoder.module, encoder.layers)
-            self._norm = None if layers is None else part_of(layers[self._first], "first norm")
+            self._attention = None if layers is None else part_of(layers[self._first], "attention")
+            if self._attention is None:
+                raise ModelError(
+                    f"the model of type {encoder.kind!r} does not show which tokens enter its layers, and "
+                    f"{relevance.name} is made of them: use gradient-rollout, or a map of input gradients.",
+                    "attention",
+                )
 
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K)."""
@@ -71,8 +79,8 @@ class ModuleRelevance:
             values: list[Tensor] = []
             if self._relevance.at == "attention":
                 scores = collected_attention(lambda: self._class_scores(leaf), values)
-            elif self._norm is not None:
-                handle = self._norm.register_forward_hook(lambda *call: values.append(call[-1]))
+            elif self._attention is not None:
+                handle = self._attention.register_forward_pre_hook(_Entering(values), with_kwargs=True)
                 try:
                     scores = self._class_scores(leaf)
                 finally:
@@ -84,6 +92,25 @@ class ModuleRelevance:
         pairs = zip(values, gradients, strict=True)
         taken = [self._relevance.take(value, slope, self._encoder.tokens) for value, slope in pairs]
         return map_of(self._relevance, self._encoder, taken), scores.detach()
+
+
+class _Entering:
+    """Adds the tokens (m, N, d) that enter an attention to a list, as a copy: what goes past it has another gradient."""
+
+    def __init__(self, values: list[Tensor]) -> None:
+        self._values = values
+
+    def __call__(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Return the arguments with the copy in place of the tokens, however often they are given."""
+        entering = arguments[0] if arguments else next(iter(named.values()))
+        if getattr(module, "batch_first", True):
+            copied = entering.clone()
+            self._values.append(copied)
+        else:
+            self._values.append(entering.transpose(0, 1).clone())
+            copied = self._values[-1].transpose(0, 1)
+        positional = tuple(copied if value is entering else value for value in arguments)
+        return positional, {name: copied if value is entering else value for name, value in named.items()}
 
 
 class _Saved(NamedTuple):
