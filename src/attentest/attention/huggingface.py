@@ -32,9 +32,9 @@ from attentest.attention.stored_vit import ViTModel
 from attentest.errors import ModelError
 
 
-def _forward_any_size(encoder: nn.Module, images: Tensor) -> Any:
+def _allow_any_size(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Allow images of another size than in training, which is an error in some families unless they are told so."""
-    return encoder(images, interpolate_pos_encoding=True)
+    return arguments, {**named, "interpolate_pos_encoding": True}
 
 
 def _forward_unmasked(encoder: nn.Module, images: Tensor) -> Any:
@@ -42,7 +42,7 @@ def _forward_unmasked(encoder: nn.Module, images: Tensor) -> Any:
     embeddings: Any = encoder.embeddings
     patches = embeddings.interpolate_pos_encoding().shape[1] - 1
     order = torch.arange(patches, device=images.device, dtype=images.dtype).expand(len(images), -1)
-    return encoder(images, noise=order, interpolate_pos_encoding=True)
+    return encoder(images, noise=order)
 
 
 def _forward_spectrograms(encoder: nn.Module, images: Tensor) -> Any:
@@ -230,14 +230,15 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         encoder.do_mask_input, encoder.masking = False, nn.Identity()  # nor is one here
     if any_size:
         _fix_positions(encoder, family, (grid[0], grid[1]))
-    is_told = "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
+    if "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters:
+        encoder.register_forward_pre_hook(_allow_any_size, with_kwargs=True)
     registers = int(getattr(config, "num_register_tokens", 0) or 0)
     class_token = bool(getattr(config, "use_cls_token", False))
     channels = int(getattr(config, family.channels, 1))
     patchifier = getattr(encoder, "patchifier", None)  # of PatchTST, each of whose channels is a sequence
     return Encoder(
         module=encoder,
-        forward=family.forward or (_forward_any_size if is_told else nn.Module.__call__),
+        forward=family.forward or nn.Module.__call__,
         kind=kind,
         channels=channels,
         image_size=size,
@@ -328,9 +329,7 @@ def _class_scores(model: nn.Module, images: Tensor) -> Any:
     if hasattr(model, "text_model") or hasattr(model, "decoder"):
         return None  # it compares images with texts, or restores them
     family = next(filter(None, map(family_of, model.modules())))
-    is_told = "interpolate_pos_encoding" in inspect.signature(model.forward).parameters
-    forward = family.forward or (_forward_any_size if is_told else nn.Module.__call__)
-    output = forward(model, images)
+    output = (family.forward or nn.Module.__call__)(model, images)
     return getattr(output, "logits", getattr(output, "prediction_logits", output))
 
 

@@ -192,13 +192,24 @@ class _Embeddings(nn.Module):
         return tokens + self.interpolate_pos_encoding()
 
 
+class _Attention(nn.ModuleDict):
+    def __init__(self, settings: ViTSettings) -> None:
+        width = settings.hidden_size
+        projections = {f"{name}_proj": nn.Linear(width, width, bias=settings.qkv_bias) for name in "qkv"}
+        super().__init__({**projections, "o_proj": nn.Linear(width, width)})
+        self.heads = settings.num_attention_heads
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        parts = (self[f"{name}_proj"](tokens) for name in "qkv")
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        return torch.as_tensor(self["o_proj"](plain_attention(self, query, key, value)[0].flatten(2)))
+
+
 class _Layer(nn.Module):
     def __init__(self, settings: ViTSettings) -> None:
         super().__init__()
         width = settings.hidden_size
-        self.heads = settings.num_attention_heads
-        projections = {f"{name}_proj": nn.Linear(width, width, bias=settings.qkv_bias) for name in "qkv"}
-        self.attention = nn.ModuleDict({**projections, "o_proj": nn.Linear(width, width)})
+        self.attention = _Attention(settings)
         self.layernorm_before = nn.LayerNorm(width, eps=settings.layer_norm_eps)
         self.layernorm_after = nn.LayerNorm(width, eps=settings.layer_norm_eps)
         inner = settings.intermediate_size
@@ -206,10 +217,6 @@ class _Layer(nn.Module):
         self.mlp = nn.ModuleDict({"fc1": up, "activation_fn": nn.GELU(), "fc2": down})
 
     def forward(self, tokens: Tensor) -> Tensor:
-        normal = self.layernorm_before(tokens)
-        parts = (self.attention[f"{name}_proj"](normal) for name in "qkv")
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        attended = plain_attention(self, query, key, value)[0].flatten(2)
-        tokens = self.attention["o_proj"](attended) + tokens
+        tokens = self.attention(self.layernorm_before(tokens)) + tokens
         inner = self.mlp["activation_fn"](self.mlp["fc1"](self.layernorm_after(tokens)))
         return torch.as_tensor(self.mlp["fc2"](inner) + tokens)

@@ -96,7 +96,7 @@ def similarity(model: nn.Module, relevance: TextRelevance) -> Callable[[nn.Modul
 
 def _similarity(model: nn.Module, images: Tensor) -> Tensor:
     whole: Any = model
-    features = normalize(_features(whole.get_image_features(images, interpolate_pos_encoding=True)), dim=-1)
+    features = normalize(_features(whole.get_image_features(images)), dim=-1)
     bias = getattr(whole, "logit_bias", None)
     scaled: Tensor = features @ whole.text_features.T * whole.logit_scale.exp()
     return scaled if bias is None else torch.add(scaled, bias)
