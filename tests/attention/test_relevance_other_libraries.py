@@ -1,4 +1,4 @@
-"""Maps for a class of models of MONAI, of plain torch, of one and three axes, and of spectrograms, videos and signals."""
+"""Maps for a class of models of MONAI, plain torch, one and three axes, and of spectrograms, videos and signals."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class ModuleRelevance:
 
 
 class _Entering:
-    """Adds the tokens (m, N, d) that enter an attention to a list, as a copy: what goes past it has another gradient."""
+    """Adds the tokens (m, N, d) that enter an attention to a list, as a copy: its gradient is not of what passes by."""
 
     def __init__(self, values: list[Tensor]) -> None:
         self._values = values
