@@ -39,6 +39,8 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest.simulation.noise_check.noise_check import noise_check as noise_check
     from attentest.simulation.power.plan import Plan as Plan
     from attentest.simulation.power.simulate import plan as plan
+    from attentest.simulation.sanity import Sanity as Sanity
+    from attentest.simulation.sanity import sanity as sanity
     from attentest.statistics.inference import ConfidenceInterval as ConfidenceInterval
     from attentest.training.bundled import bundled_model as bundled_model
 
@@ -64,6 +66,7 @@ _DEFINED_IN = {
     "ProcessEngine": "attentest.runs.process_engine",
     "RayEngine": "attentest.runs.ray_engine",
     "Results": "attentest.results.batch",
+    "Sanity": "attentest.simulation.sanity",
     "SearchError": "attentest.errors",
     "Sensitivity": "attentest.presentation.sensitivity",
     "attention": "attentest.attention",
@@ -76,6 +79,7 @@ _DEFINED_IN = {
     "plan": "attentest.simulation.power.simulate",
     "plot_margins": "attentest.pipeline.margins_figure",
     "read_image": "attentest.images.image_file",
+    "sanity": "attentest.simulation.sanity",
     "search": "attentest.search",
 }
 """The public names, each with the module that defines it; a module is imported when one of its names is first used.

@@ -214,15 +214,15 @@ def test_a_benchmark_has_a_tolerance_between_0_and_1(tol: str, capsys: pytest.Ca
 def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main(capsys, "--version").out.strip() == __version__
     text = run_main(capsys, "--help").out
-    for command in ("demo", "test", "calibrate", "power", "noise", "bench", "train", "brain", "reproduce"):
+    for command in ("demo", "test", "calibrate", "power", "sanity", "noise", "bench", "train", "brain", "reproduce"):
         assert command in text
     shown = run_main(capsys, "test", "--help").out
     assert "--noise" in shown
     assert "  attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png " in shown
 
 
-COMMANDS = ("", "test", "demo", "cohort", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise",
-            "noise fit", "noise show", "reproduce", "reproduce report", "reproduce list")  # fmt: skip
+COMMANDS = ("", "test", "demo", "cohort", "calibrate", "power", "sanity", "bench", "bench counts", "train", "brain",
+            "noise", "noise fit", "noise show", "reproduce", "reproduce report", "reproduce list")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -238,8 +238,8 @@ def test_help_fits_80_columns_and_begins_with_examples(
         assert len(re.split(r"\n\s*\n", text[:example].strip())) == 2  # the usage and one sentence
 
 
-WRITING = {"test", "demo", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise fit", "noise check",
-           "report", "cohort", "reproduce", "reproduce report"}  # fmt: skip
+WRITING = {"test", "demo", "calibrate", "power", "sanity", "bench", "bench counts", "train", "brain", "noise fit",
+           "noise check", "report", "cohort", "reproduce", "reproduce report"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS, *WRITING}))

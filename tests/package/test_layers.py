@@ -32,7 +32,7 @@ FLOW = [
     "cohort",  # many results as a study of patients
     "results",  # a result, many results
     "pipeline",  # AttentionTest: from images to results in one pass
-    "simulation",  # synthetic images, calibration, power, check of the noise
+    "simulation",  # synthetic images, calibration, power, check of the noise, randomised models
     "training",  # the bundled classifiers
     "studies",  # what uses the product and is not the product
     "app",  # the web page

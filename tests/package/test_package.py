@@ -63,6 +63,7 @@ def test_dir_lists_the_public_names() -> None:
         "ProcessEngine",
         "RayEngine",
         "Results",
+        "Sanity",
         "SearchError",
         "Sensitivity",
         "attention",
@@ -75,6 +76,7 @@ def test_dir_lists_the_public_names() -> None:
         "plan",
         "plot_margins",
         "read_image",
+        "sanity",
         "search",
     ]
 

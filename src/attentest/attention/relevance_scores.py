@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -135,6 +135,13 @@ class RelevanceScores(ViTScores):
         """Return the maps (m, *grid) among values (m, n + K - 1)."""
         maps: Tensor = values[:, : math.prod(self.grid_shape)].unflatten(1, self.grid_shape)
         return maps
+
+    def whole(self) -> tuple[nn.Module, Callable[[], Any]]:
+        """Return the copy of the model with its head, and a function that passes an image through it."""
+        return self._class_scores.module, lambda: self._class_scores(self._noise())
+
+    def _copy(self) -> None:
+        self._class_scores, self._encoder = self._class_scores.cast(self._encoder, torch.float64)
 
     def describe(self) -> dict[str, Any]:
         """Return type, input, tokens, classes and map of the model, JSON-ready."""

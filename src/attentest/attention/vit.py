@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -150,6 +151,23 @@ class ViTScores:
             digest.update(f"{name} {tuple(weights.shape)}".encode())
             digest.update(weights.detach().cpu().numpy().tobytes())
         return digest.hexdigest()
+
+    def whole(self) -> tuple[nn.Module, Callable[[], Any]]:
+        """Return the copy of the model that the map is made of, and a function that passes an image through it."""
+        encoder = self._encoder
+        return encoder.module, lambda: encoder.forward(encoder.module, self._noise())
+
+    def changed(self, change: Callable[[Self], None]) -> Self:
+        """Return the scores of another copy of the model, whose weights a function changes first."""
+        other = copy.copy(self)
+        other._copy()
+        change(other)
+        other._rough_forward, other._forward = None, other._probed()
+        return other
+
+    def _copy(self) -> None:
+        """Replace the model by a copy."""
+        self._encoder = self._encoder.cast(torch.float64)
 
     def describe(self) -> dict[str, Any]:
         """Return type, input, tokens and aggregation of the model, JSON-ready."""

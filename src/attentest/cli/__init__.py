@@ -18,7 +18,7 @@ from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, OUTPUT_CHANGED, Interrupted, fail, say
 from attentest.cli.report import report
 from attentest.cli.reproduce import reproduce
-from attentest.cli.simulation import calibrate, power
+from attentest.cli.simulation import calibrate, power, sanity
 from attentest.cli.test import test
 from attentest.cli.train import train
 from attentest.cli.web_page import web_page
@@ -50,7 +50,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, compare, report, cohort, calibrate, power, train, brain):
+for command in (demo, test, compare, report, cohort, calibrate, power, sanity, train, brain):
     app.command(cls=Command)(command)
 app.command("app", cls=Command)(web_page)
 app.add_typer(noise)

@@ -1,11 +1,11 @@
-"""``attentest calibrate`` and ``attentest power``: commands that test simulated images."""
+"""``attentest calibrate``, ``power`` and ``sanity``: commands that test simulated images, or randomised models."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -14,10 +14,11 @@ import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
-from attentest.cli.images import image_sources
+from attentest.cli.images import for_model, image_sources
 from attentest.cli.options import (
     OUTPUT,
     AlphaOption,
+    ChannelOption,
     EngineOptions,
     FrameOption,
     ReportJsonOption,
@@ -381,3 +382,71 @@ def power(
         values = {"images": images, "seed": drawing.seed, **plan.to_dict(), "settings": simulation.settings}
         drawing.report(plan, values, "", plan.summary())
     interruption.finish(len(simulation) // images, "row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanityOptions:
+    """Options of the random weights and of the images."""
+
+    seed: int = option("Seed of the random weights.", default=0, limits=(0, None))
+    frame: FrameOption = None
+    window: WindowOption = False
+    channel: ChannelOption = None
+    figure: Path | None = option("Also draw it to this .png, .svg or .pdf file.", default=None, panel=OUTPUT)
+    as_json: ReportJsonOption = False
+
+
+@with_options_of(SanityOptions)
+@with_options_of(AttentionTestOptions, leave_out=("model",))
+def sanity(
+    model: Annotated[str, typer.Argument(help="Directory of a saved ViT, its id on the hub, or a bundled model.")],
+    images: Annotated[
+        list[Path], typer.Argument(help="Image files, folders, quoted patterns, or .txt files of paths.")
+    ],
+    options: AttentionTestOptions,
+    asked: SanityOptions,
+) -> None:
+    r"""Check that a map depends on what the model learned: does it change when the model is randomised?
+
+    For example:
+
+    ```
+    attentest sanity my-vit scan.npy --noise 1.0 --figure sanity.png
+    attentest sanity my-vit scans/*.npy --noise 1.0 --map grad-cam --class 0
+    ```
+
+    Weights are drawn anew in a copy of the model: those of the head, where the map is for a class or a text, then those
+    of one layer more at a time, from the last to the first, then all (Adebayo et al., NeurIPS 2018). The table shows
+    the rank correlation of each map with that of the trained model, and the selective p of its region. Maps that stay
+    alike show the image, not what the model learned.
+    """
+    options.check()
+    sources = image_sources(images, frame=asked.frame, window=asked.window, channels=asked.channel or ())
+    from attentest.presentation.figure import check_figure_path, save_figure
+    from attentest.presentation.tables import Column, print_notes, print_table
+
+    if asked.figure is not None:
+        check_figure_path(asked.figure, [*(path for source in sources for path in source.files), *options.input_files])
+    from attentest.simulation.sanity import correlation_text, row_pvalue
+    from attentest.simulation.sanity import sanity as check
+
+    test = replace(options, model=model).attention_test()
+    dimension = test.pipeline.inputs.dimension
+    sources = for_model(sources, dimension)
+    with progress_bar("testing models with random weights") as progress:
+        read, names = [source.read(dimension) for source in sources], [source.name for source in sources]
+        checked = check(test, read, seed=asked.seed, names=names, progress=progress)
+    if asked.as_json:
+        print_json({**checked.to_dict(), "settings": test.settings})
+    else:
+        rows = checked.rows()
+        columns = [
+            Column(heading=name, cells=[row[name] for row in rows], is_text=True) for name in ("image", "randomised")
+        ]
+        correlations = [correlation_text(row["rank_correlation"]) for row in rows]
+        columns.append(Column(heading="rank correlation", cells=correlations))
+        print_table([*columns, Column(heading="selective p", cells=[row_pvalue(row) for row in rows])])
+        print_notes([checked.summary()])
+    if asked.figure is not None:
+        save_figure(checked.figure(), asked.figure)
+        say(f"figure: {asked.figure}")
