@@ -77,8 +77,7 @@ def _model_axis(axes: Axes, models: tuple[str, ...]) -> None:
     """Label the horizontal axis with models: sizes or lengths, or architectures."""
     name = architecture_of if models in (BY_ARCHITECTURE, BY_SERIES_ARCHITECTURE) else size_of
     axes.set_xticks(range(len(models)), [name(model) for model in models])
-    axes.set_xlim(-0.6, len(models) - 0.4)
-    axes.set_xlabel(MODEL_AXES[models])
+    axes.set(xlim=(-0.6, len(models) - 0.4), xlabel=MODEL_AXES[models])
 
 
 def _from_zero(figure: Figure) -> Figure:

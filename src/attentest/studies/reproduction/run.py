@@ -158,10 +158,9 @@ def summarise(out: Path) -> dict[str, Any]:
     read = cache(partial(SeriesRows.read, out))
     by_experiment: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}
-    full = PRESETS["full"]
-    small = replace(full, series_model=PRESETS["quick"].series_model)  # the power on series of a quick run
+    small = replace(PRESETS["full"], series_model=PRESETS["quick"].series_model)  # the power on series of a quick run
     for name, experiment in EXPERIMENTS.items():
-        plan = plan_of([experiment], full, published=True) | plan_of([experiment], small, published=True)
+        plan = plan_of([experiment], PRESETS["full"], published=True) | plan_of([experiment], small, published=True)
         # The additional trials have more of the images of the type I error.
         most = PRESETS["paper"].null if name == "type-i-error" else None
         by_experiment[name] = [rows for series in plan if (rows := read(series, most)) is not None]

@@ -38,7 +38,7 @@ class Statement:
     text: str
     rule: str  # name of the function that judges
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of it, beside the evidence
-    evidence: Mapping[str, Any] = field(default_factory=lambda: {"name": "settings"})
+    evidence: Mapping[str, Any] = field(default_factory=lambda: {"name": "chosen"})
     """Name and arguments of the function that selects what the rule judges from the settings of the experiment."""
     where: str | None = None  # place in the paper, if it is not that of the experiment
     ours: bool = False  # whether it is about our tests; without data of them it is left out
@@ -59,11 +59,11 @@ class Statement:
 @cache
 def statements_of(experiment: str) -> tuple[Statement, ...]:
     """Return the statements that the data of an experiment decide."""
-    kind, on_series = EXPERIMENTS[experiment].kind, EXPERIMENTS[experiment].on_series
+    on_images = EXPERIMENTS[EXPERIMENTS[experiment].kind]
     text = (files("attentest.studies.reproduction") / "statements.toml").read_text(encoding="utf-8")
-    known = [Statement(**entry) for entry in tomllib.loads(text)[kind]]
-    where = EXPERIMENTS[kind].where
-    return tuple(entry.on_series(where) for entry in known if entry.series) if on_series else tuple(known)
+    known = tuple(Statement(**entry) for entry in tomllib.loads(text)[on_images.name])
+    about_series = (entry.on_series(on_images.where) for entry in known if entry.series)
+    return tuple(about_series) if EXPERIMENTS[experiment].on_series else known
 
 
 def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -378,9 +378,6 @@ RULES: Mapping[str, Callable[..., Verdict]] = {
     )
 }
 EVIDENCE: Mapping[str, Callable[..., Sequence[Any]]] = {
-    "settings": chosen,
-    **{
-        select.__name__: select
-        for select in (rates, levels, published_power, published_errors, our_rates, with_the_papers)
-    },
+    select.__name__: select
+    for select in (chosen, rates, levels, published_power, published_errors, our_rates, with_the_papers)
 }
