@@ -132,6 +132,10 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
             (*TINY, "--experiment", "power"),
             "a choice of models would change nothing for power: this is for type-i-error",
         ),
+        (
+            (*TINY, "--experiment", "series-type-i-error"),
+            "series-type-i-error has no use for base8: leave --model out, or name another.",
+        ),
         (("--published", ".", "--experiment", "estimated-variance"), "authors' models would change nothing for"),
         (
             ("--tests", "ours", "--experiment", "precision"),

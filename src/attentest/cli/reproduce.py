@@ -132,6 +132,9 @@ def run(context: typer.Context, asked: RunOptions, where: EngineOptions) -> None
         tests=str(asked.tests),
     )
     engine, plan = where.chosen(), settings.plan()
+    if not plan:  # such as models of images alone, in an experiment on series
+        named = ", ".join(experiment.name for experiment in experiments)
+        raise InputError(f"{named} has no use for {', '.join(asked.model or ())}: leave --model out, or name another.")
     say(f"{counted(sum(plan.values()), 'trial')} in {len(plan)} series; results go to {out}")
     if untrained := settings.untrained():
         slow = "" if device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
