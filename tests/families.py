@@ -107,6 +107,8 @@ FAMILY_MODELS: dict[str, Callable[..., Any]] = {
             **changes,
         },
     ),
+    "vit_msn": lambda **changes: tiny(hf.ViTMSNForImageClassification, hf.ViTMSNConfig, **changes),
+    "ijepa": lambda **changes: tiny(hf.IJepaForImageClassification, hf.IJepaConfig, **changes),
     "clip_vision_model": lambda **changes: tiny(hf.CLIPVisionModel, hf.CLIPVisionConfig, **changes),
     "siglip_vision_model": lambda **changes: tiny(hf.SiglipVisionModel, hf.SiglipVisionConfig, **changes),
 }
@@ -141,7 +143,7 @@ def layers_of(model: nn.Module) -> Any:
 
 def has_class_token(name: str) -> bool:
     """Whether the models of a family have a class token."""
-    return not name.startswith("siglip")
+    return not name.startswith(("siglip", "ijepa"))
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

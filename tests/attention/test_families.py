@@ -30,7 +30,7 @@ from families import (
 from plain_forward import huggingface_weights, one_layer, plain_scores, rollout
 
 FAMILIES = sorted(FAMILY_MODELS)
-PREFIX = {"deit": 2, "dinov2_with_registers": 4, "dinov3_vit": 4, "siglip_vision_model": 0}
+PREFIX = {"deit": 2, "dinov2_with_registers": 4, "dinov3_vit": 4, "siglip_vision_model": 0, "ijepa": 0}
 SIZES_OF_IMAGES = [(8, 8), (8, 12)]
 
 
@@ -45,7 +45,7 @@ def own_attentions(model: Any, images: Tensor) -> tuple[Tensor, ...]:
     encoder.set_attn_implementation("eager")
     kind = encoder.config.model_type
     options: dict[str, Any] = {}
-    if kind in ("vit", "deit", "vit_mae", "clip_vision_model", "siglip_vision_model"):
+    if kind in ("vit", "deit", "vit_mae", "vit_msn", "ijepa", "clip_vision_model", "siglip_vision_model"):
         options["interpolate_pos_encoding"] = tuple(images.shape[-2:]) != (8, 8)
     if kind == "vit_mae":  # its patches are shuffled by sorting noise, and a share of them is left out
         encoder.config.mask_ratio = 0.0

@@ -58,8 +58,8 @@ def test_a_corrupt_configuration(directory: Path, text: str) -> None:
 
 def test_another_kind_of_model(directory: Path) -> None:
     config = json.loads((directory / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps({**config, "model_type": "swin"}))
-    assert "'swin', which attends within windows" in refusal(directory)
+    (directory / "config.json").write_text(json.dumps({**config, "model_type": "swin2sr"}))
+    assert "'swin2sr', which attends within windows" in refusal(directory)
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,14 @@ from attentest.attention.vit import readable
 from attentest.errors import AttentestError, InputError, ModelError
 from families import FAMILY_MODELS, HEADS, LAYERS, family_model, layers_of, normal
 
-
-def tiny_swin() -> Any:
-    return hf.SwinModel(
-        hf.SwinConfig(image_size=8, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=2)
-    )
+IN_WINDOWS: dict[str, Any] = {
+    "image_size": 8, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2,
+}  # fmt: skip
 
 
 OTHERS: dict[str, Callable[[], nn.Module]] = {
-    "swin": tiny_swin,
-    "swinv2": lambda: hf.Swinv2Model(
-        hf.Swinv2Config(image_size=8, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=2)
-    ),
+    "maskformer-swin": lambda: hf.MaskFormerSwinModel(hf.MaskFormerSwinConfig(**IN_WINDOWS)),
+    "swin2sr": lambda: hf.Swin2SRModel(hf.Swin2SRConfig(**IN_WINDOWS)),
     "hiera": lambda: hf.HieraModel(
         hf.HieraConfig(
             embed_dim=8,
@@ -54,8 +50,8 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 }
 
 REASONS = {
-    "swin": "attends within windows",
-    "swinv2": "attends within windows",
+    "maskformer-swin": "attends within windows, and not as those of Swin and Swin V2 that are read",
+    "swin2sr": "attends within windows",
     "hiera": "is hierarchical",
     "pvt": "is hierarchical",
     "segformer": "is hierarchical",

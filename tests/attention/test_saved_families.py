@@ -187,11 +187,13 @@ def test_code_that_comes_with_a_model_never_runs(
 
 
 def test_another_kind_of_saved_model_is_refused_by_its_type(tmp_path: Path) -> None:
-    config = hf.SwinConfig(image_size=8, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=2)
+    config = hf.MaskFormerSwinConfig(
+        image_size=8, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=2
+    )
     with torch.random.fork_rng(devices=[]):
-        directory = saved(hf.SwinModel(config), tmp_path / "model")
+        directory = saved(hf.MaskFormerSwinModel(config), tmp_path / "model")
     message = refusal_of(directory)
-    assert "is of type 'swin', which attends within windows" in message
+    assert "is of type 'maskformer-swin', which attends within windows" in message
     assert str(directory) in message
 
 

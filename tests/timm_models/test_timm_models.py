@@ -363,8 +363,8 @@ def test_a_border_that_no_patch_of_torchvision_covers_has_no_influence() -> None
 
 
 OTHERS: dict[str, Callable[[], nn.Module]] = {
-    "timm SwinTransformer": lambda: timm.models.swin_transformer.SwinTransformer(
-        img_size=16, patch_size=2, window_size=2, embed_dim=8, depths=(1, 1), num_heads=(2, 2)
+    "timm SwinTransformerV2Cr": lambda: timm.models.swin_transformer_v2_cr.SwinTransformerV2Cr(
+        img_size=(16, 16), patch_size=2, window_size=2, embed_dim=8, depths=(1, 1), num_heads=(2, 2)
     ),
     "timm ResNet": lambda: timm.models.resnet.ResNet(
         timm.models.resnet.BasicBlock, layers=(1, 1, 1, 1), channels=(8, 8, 8, 8), stem_width=8

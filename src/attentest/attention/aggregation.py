@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
+from attentest.attention.windows import Windows, windowed_rollout
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, counted
 from attentest.registry import ATTENTION_MAPS
@@ -25,6 +26,8 @@ class Tokens:
     """Number of tokens before the patches: class, distillation and register tokens."""
     class_token: bool
     """Whether the first token is a class token."""
+    windows: tuple[Windows, ...] = ()
+    """Windows within which the layers attend, one for each layer; none where all tokens attend to all."""
 
     @property
     def count(self) -> int:
@@ -53,7 +56,9 @@ class Aggregation(Protocol):
 
     An aggregation may also have an attribute ``class_row_of_last``, False by default: whether of the last layer needed
     it uses only the first row, that of the class token, where the model has one. ``take`` may then get that row alone,
-    (m, heads, 1, N).
+    (m, heads, 1, N). With an attribute ``in_windows`` that is True, it is also used for models whose layers attend
+    within ``tokens.windows``: ``take`` then gets the weights (m * windows, heads, n, n) of the windows of a layer, and
+    the scores are on the grid of the first layer needed.
     """
 
     @property
@@ -82,7 +87,8 @@ class Rollout:
     """Attention rollout (appendix A.2): the class token's row of the product of (A_l + I), last layer first.
 
     Only that row is carried through the product, so a layer costs one vector-matrix product per image. Without
-    a class token the rows of all patches are averaged.
+    a class token the rows of all patches are averaged. Where layers attend within windows, A_l is zero between them,
+    and where patches are merged, a token is the mean of the four that it is made of.
 
     Parameters
     ----------
@@ -94,6 +100,7 @@ class Rollout:
     head_fusion: HeadFusion = "mean"
 
     class_row_of_last = True
+    in_windows = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
@@ -108,6 +115,8 @@ class Rollout:
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the aggregated attention to each patch, (m, *grid)."""
+        if tokens.windows:
+            return _on_grid(windowed_rollout(taken, tokens.windows), tokens)
         *before, last = taken
         start = torch.zeros_like(last[:, :1])
         if tokens.class_token:
@@ -129,6 +138,8 @@ class Rollout:
 class LayerAttention:
     """The class token's attention to each patch in one layer; without a class token, the mean over patches.
 
+    Where patches are merged between layers, the map is on the grid of those of the layer.
+
     Parameters
     ----------
     layer
@@ -141,6 +152,7 @@ class LayerAttention:
     head_fusion: HeadFusion = "mean"
 
     class_row_of_last = True
+    in_windows = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
@@ -155,6 +167,9 @@ class LayerAttention:
 
     def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
         """Return the row (m, N) of the class token, or the mean row of the patches, with the heads combined."""
+        if tokens.windows:
+            attention, layer = fused(weights, self.head_fusion), tokens.windows[self.layer]
+            return layer.attended(layer.mean_row(attention), attention)
         if tokens.class_token:
             return fused(weights[:, :, :1], self.head_fusion)[:, 0]
         return fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
@@ -239,8 +254,11 @@ def scores_from_attentions(
 
 
 def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> None:
-    """Check that attention weights have the shape (images, heads, N, N)."""
+    """Check that attention weights have the shape (images, heads, N, N), or that of windows."""
     n = tokens.count
+    if tokens.windows:
+        windows, n = tokens.windows[layer].places.shape
+        images *= windows
     shape = tuple(weights.shape)
     if len(shape) != 4 or shape[0] != images or shape[2:] != (n, n):
         grid = " x ".join(map(str, tokens.grid))

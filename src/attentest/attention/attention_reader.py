@@ -50,9 +50,10 @@ class AttentionReader:
         self._seen += 1
         check_weights(weights, layer, self._images, self._tokens)
         if self._heads is not None:
-            if weights.shape[1] != self._heads:
+            heads = self._tokens.windows[layer].heads if self._tokens.windows else self._heads
+            if weights.shape[1] != heads:
                 raise ModelError(
-                    f"layer {layer} has {self._heads} heads but {weights.shape[1]} maps of attention, so its output is "
+                    f"layer {layer} has {heads} heads but {weights.shape[1]} maps of attention, so its output is "
                     "not their plain average of values: give a score function of your own."
                 )
             check_heads_and_rows(self._aggregation, weights, layer)

@@ -87,6 +87,30 @@ class Encoder:
         """The device it computes on."""
         return next(self.module.parameters()).device
 
+    @property
+    def attention_sizes(self) -> list[tuple[int, int]]:
+        """The heads of each layer, and the number of weights of one head's attention of an image."""
+        if self.tokens.windows:
+            return [(layer.heads, len(layer.places) * layer.places.shape[1] ** 2) for layer in self.tokens.windows]
+        return [(self.heads, self.tokens.count**2)] * self.layers
+
+    def on_grid_of(self, layer: int) -> Encoder:
+        """Return the encoder with the tokens of a layer as its patches, where patches are merged between layers."""
+        finest = self.tokens.grid
+        grid = self.tokens.windows[layer].grid if self.tokens.windows else finest
+        if any(count % merged for count, merged in zip(finest, grid, strict=True)):
+            raise ModelError(
+                f"layer {layer} of the model of type {self.kind!r} has {by(grid)} tokens, made of {by(finest)} patches "
+                "and of padding, so that its map reaches beyond the image: use rollout, or an image_size of which all "
+                "patches are merged evenly.",
+                "image_size",
+            )
+        sides = zip(self.patch_size, finest, grid, strict=True)
+        merged = tuple(patch * (fine // coarse) for patch, fine, coarse in sides)
+        if grid == finest:
+            return self
+        return replace(self, patch_size=merged, stride=None, tokens=replace(self.tokens, grid=grid))
+
     def cast(self, dtype: torch.dtype) -> Encoder:
         """Return a copy that computes in another dtype."""
         return replace(self, module=cast_module(self.module, dtype))
@@ -135,7 +159,7 @@ def readable_models() -> str:
 
 
 REASONS = {
-    "which attends within windows, so no layer's attention spans the image": (
+    "which attends within windows, and not as those of Swin and Swin V2 that are read": (
         "swin", "vitdet", "sam", "dinat", "nat", "maxvit", "maxxvit", "davit", "gcvit", "nest", "twins", "donut",
     ),
     "which is hierarchical, so its layers do not share one grid of patches": (
@@ -245,6 +269,16 @@ def checked_size(
             "image_size",
         )
     return size
+
+
+def check_whole_patches(kind: str, patch: tuple[int, ...], size: tuple[int, ...]) -> None:
+    """Check that images are cut into whole patches without a rest, for a model that does not leave one out."""
+    if any(side % length for side, length in zip(size, patch, strict=True)):
+        raise ModelError(
+            f"the model is of type {kind!r} and cuts images into patches of {by(patch)} pixels without a rest, but "
+            f"image_size is {by(size)}: use multiples.",
+            "image_size",
+        )
 
 
 def check_same_size(kind: str, trained: tuple[int, ...], size: tuple[int, ...]) -> None:

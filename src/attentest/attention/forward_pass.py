@@ -98,6 +98,8 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     margin = (0,) * len(sides) if isinstance(embedding.padding, str) else embedding.padding
     if tuple(side - 2 * more for side, more in zip(sides, margin, strict=True)) != encoder.patch_size:
         return None
+    if encoder.tokens.windows:
+        return None
     plain = tuple(layer for layer in map(_plain_layer, layers) if layer is not None)
     first = part_of(module, "norm before layers")
     norm = _norm(first)
@@ -108,7 +110,7 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
 
 
 def layers_of(module: nn.Module, count: int) -> list[nn.Module] | None:
-    """Return the layers of a model: the only list of so many modules that have norms of their own."""
+    """Return the layers of a model: the only list of so many modules that have norms of their own, or all in stages."""
     lists = [
         list(part)
         for part in module.modules()
@@ -116,7 +118,8 @@ def layers_of(module: nn.Module, count: int) -> list[nn.Module] | None:
         and len(part) == count
         and all(part_of(layer, "first norm") for layer in part)
     ]
-    return lists[0] if len(lists) == 1 else None
+    shifted = [part for part in module.modules() if hasattr(part, "shift_size")]  # those with windows, in stages
+    return lists[0] if len(lists) == 1 else shifted if len(shifted) == count else None
 
 
 def _plain_layer(layer: nn.Module) -> PlainLayer | None:

@@ -23,12 +23,14 @@ from attentest.attention.encoder import (
     Encoder,
     ModelLibrary,
     check_same_size,
+    check_whole_patches,
     checked_size,
     float64_copy,
     pair,
     patches_along,
 )
 from attentest.attention.stored_vit import ViTModel
+from attentest.attention.windows import Windows, windows_of_stages
 from attentest.errors import ModelError
 
 
@@ -95,6 +97,9 @@ class Family:
     layers."""
     any_size: bool = True
     """Whether it is read at other sizes than that of training."""
+    windows: bool = False
+    """Whether its layers attend within windows, in stages with ``depths`` layers and ``num_heads`` heads, of which the
+    first has the width ``embed_dim``, and each other twice that of the one before it."""
 
 
 FAMILIES = (
@@ -111,6 +116,10 @@ FAMILIES = (
     ),
     Family("DINOv3 ViT", ("dinov3_vit",), "DINOv3ViTModel", processor="DINOv3ViTImageProcessor"),
     Family("ViT-MAE", ("vit_mae",), "ViTMAEModel", forward=_forward_unmasked),
+    Family("ViT-MSN", ("vit_msn",), "ViTMSNModel"),
+    Family("I-JEPA", ("ijepa",), "IJepaModel", prefix=0, class_token=False),
+    Family("Swin", ("swin",), "SwinModel", prefix=0, class_token=False, pooler=True, windows=True),
+    Family("Swin V2", ("swinv2",), "Swinv2Model", prefix=0, class_token=False, pooler=True, windows=True),
     Family("CLIP vision", ("clip", "clip_vision_model"), "CLIPVisionModel", processor="CLIPImageProcessor"),
     Family(
         "SigLIP vision",
@@ -220,6 +229,8 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
             f"the model is of type {kind!r} with channel_attention, so that layers attend along time and across "
             "channels in turn, and their attention is no map over time: give a score function of your own."
         )
+    if family.windows:
+        check_whole_patches(kind, patch_size, size)
     grid = patches_along(size, patch_size, stride)
     encoder, weights = float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
@@ -236,6 +247,8 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     class_token = bool(getattr(config, "use_cls_token", False))
     channels = int(getattr(config, family.channels, 1))
     patchifier = getattr(encoder, "patchifier", None)  # of PatchTST, each of whose channels is a sequence
+    windows = _windows(encoder, (grid[0], grid[1])) if family.windows else ()
+    width = int(config.embed_dim if windows else config.hidden_size)
     return Encoder(
         module=encoder,
         forward=family.forward or nn.Module.__call__,
@@ -246,15 +259,29 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         stride=stride,
         start=patchifier and (int(patchifier.sequence_start),),
         tokens=Tokens(
-            grid=grid, prefix=family.prefix + registers + class_token, class_token=family.class_token or class_token
+            grid=grid,
+            prefix=family.prefix + registers + class_token,
+            class_token=family.class_token or class_token,
+            windows=windows,
         ),
         sequences=channels if patchifier else 1,
-        layers=int(config.num_hidden_layers),
-        heads=int(config.num_attention_heads),
-        width=int(config.hidden_size),
-        mlp_width=int(getattr(config, family.mlp_width, 0) or 4 * config.hidden_size),
+        layers=len(windows) or int(config.num_hidden_layers),
+        heads=max(layer.heads for layer in windows) if windows else int(config.num_attention_heads),
+        width=width,
+        mlp_width=int(getattr(config, family.mlp_width, 0) or 4 * width),
         weights=weights,
     )
+
+
+def _windows(encoder: Any, grid: tuple[int, int]) -> tuple[Windows, ...]:
+    """Return the windows of the layers of Swin or Swin V2, for a grid of patches."""
+    stages, sides = [list(stage.blocks) for stage in encoder.encoder.layers], grid
+    for layers in stages:
+        for layer in layers:
+            if hasattr(layer, "set_shift_and_window_size"):  # otherwise done when first called
+                layer.set_shift_and_window_size(sides)
+        sides = (sides[0] + 1) // 2, (sides[1] + 1) // 2
+    return windows_of_stages(stages, encoder.config.num_heads, grid, next(encoder.parameters()).device, pads_first=True)
 
 
 PER_IMAGE = ("image_size", "patch_size")
@@ -271,6 +298,10 @@ def _sides(config: Any, settings: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sides)
 
 
+EAGER_ATTENTION = ("BeitSelfAttention", "SwinSelfAttention", "Swinv2SelfAttention")
+"""Classes of attention that do not call the function a configuration names."""
+
+
 def _expose_attention(encoder: Any) -> None:
     """Let all layers of a copy compute their attention by our function, or pass their weights to the reader."""
     from transformers.modeling_utils import AttentionInterface  # slow to import, and here imported by the model before
@@ -279,8 +310,9 @@ def _expose_attention(encoder: Any) -> None:
     encoder.config.output_attentions = False  # the model's output is not used, and would need another function
     encoder.config._attn_implementation = ATTENTION_NAME
     for module in encoder.modules():
-        # Before transformers 5.10, BEiT has attention of its own, whose eager version computes in the model's dtype.
-        eager = next((base for base in type(module).__mro__ if base.__name__ == "BeitSelfAttention"), None)
+        # Swin V2 has attention of its own, whose eager version computes in the model's dtype, and so have BEiT and Swin
+        # before transformers 5.10.
+        eager = next((base for base in type(module).__mro__ if base.__name__ in EAGER_ATTENTION), None)
         if eager is not None:
             module.__class__ = eager
             module.dropout.register_forward_hook(pass_input_to_reader)

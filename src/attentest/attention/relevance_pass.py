@@ -61,6 +61,8 @@ class ModuleRelevance:
     def __init__(self, encoder: Encoder, class_scores: ClassScores, relevance: Relevance) -> None:
         self._encoder, self._class_scores, self._relevance = encoder, class_scores, relevance
         self._first = relevance.first_layer(encoder.layers)
+        windows = encoder.tokens.windows
+        self._windows = windows[self._first] if windows and relevance.at == "tokens" else None
         self._attention: Any = None
         if relevance.at == "tokens":
             layers = layers_of(encoder.module, encoder.layers)
@@ -89,6 +91,8 @@ class ModuleRelevance:
                 scores, values = self._class_scores(leaf), [leaf]
             gradients = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)
         values = [value.detach() for value in values] if way is None else [way]
+        if self._windows is not None:
+            values, gradients = [*map(self._windows.joined, values)], tuple(map(self._windows.joined, gradients))
         pairs = zip(values, gradients, strict=True)
         taken = [self._relevance.take(value, slope, self._encoder.tokens) for value, slope in pairs]
         return map_of(self._relevance, self._encoder, taken), scores.detach()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,7 +39,8 @@ class RelevanceScores(ViTScores):
         if isinstance(self._map, TextRelevance):
             forward, labels = similarity(whole, self._map), (self._map.text,)
         self._class_scores = ClassScores(module=whole, forward=forward, labels=labels)
-        return Encoder(**{**vars(encoder), "weights": stored})
+        layer = self._map.first_layer(encoder.layers)  # the layer of tokens, or the first
+        return replace(encoder, weights=stored).on_grid_of(layer)
 
     @torch.no_grad()
     def _probed(self) -> RelevanceForward:
@@ -177,7 +179,8 @@ class RelevanceScores(ViTScores):
         encoder = self._encoder
         tokens = encoder.tokens.count
         # What the backward pass needs of every layer, and its own workspace.
-        attention = (encoder.layers + 5) * encoder.heads * tokens**2
+        sizes = [heads * size for heads, size in encoder.attention_sizes]
+        attention = sum(sizes) + 5 * max(sizes)
         activations = (encoder.layers + 5) * tokens * (8 * encoder.width + encoder.mlp_width)
         cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
         return int(min(cap, max(1, memory // (8 * encoder.sequences * (attention + activations)))))

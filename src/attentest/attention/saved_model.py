@@ -38,14 +38,17 @@ ADVICE = "weights and configuration do not belong together: give those that save
 MOST_LAYERS, MOST_CHANNELS, LARGEST_WIDTH, MOST_REGISTERS = 2**12, 2**12, 2**20, 2**12
 """Far more than any model has: a larger number is a mistake."""
 
+MOST_STAGES = 16
+"""Most stages: each merges four tokens to one."""
+
 MOST_LABELS = 10**6
 """Most classes: the library makes a name for each of them."""
 
 DTYPE_SETTINGS = ("dtype", "torch_dtype")
 """Names of the setting of the dtype, new and old."""
 
-LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
-"""Names of weights of a layer, all of which affect the attention."""
+LAYER = re.compile(r"(^|\.)((layers?|blocks)\.\d+|embeddings\.norm)\.")
+"""Names of weights of a layer, or of the norm before the first of Swin, all of which affect the attention."""
 
 
 class ModelConfig:
@@ -109,10 +112,9 @@ class ModelConfig:
                 named = " and ".join(map(repr, family.patch_size))
                 raise InputError(f"{named} must be {counted(len(size), 'number')}, got {len(patch_size)}.")
             checked_size(size, patch_size, stride)
-            width = self._number("hidden_size", defaults, 1, LARGEST_WIDTH)
-            self._number("num_attention_heads", defaults, 1, width)
+            stages = self._stages(defaults, family)
+            width = stages[0][0]
             real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
-            layers = self._number("num_hidden_layers", defaults, 1, MOST_LAYERS)
             channels = self._number(family.channels, defaults, 1, MOST_CHANNELS, 1)
             registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)
             if self._value(family.mlp_width, defaults) is None:
@@ -120,9 +122,30 @@ class ModelConfig:
                 mlp_width = int(width * min(ratio, LARGEST_WIDTH))
             else:
                 mlp_width = self._number(family.mlp_width, defaults, 1, LARGEST_WIDTH)
-        layer = 4 * width**2 + 2 * width * mlp_width
+        layer = 4 * width**2 + 2 * width * mlp_width  # of the first stage: those of others grow with the square
+        layers = sum(count * layer * (wide // width) ** 2 for wide, count in stages)
         embedded = 1 if self._value("share_embedding", defaults, False) else channels
-        return layers * layer + width * (math.prod(patch_size) * embedded + registers)
+        return layers + width * (math.prod(patch_size) * embedded + registers)
+
+    def _stages(self, defaults: Any, family: Family) -> list[tuple[int, int]]:
+        """Return the width and the number of layers of each stage; a family without windows has one."""
+        if not family.windows:
+            width = self._number("hidden_size", defaults, 1, LARGEST_WIDTH)
+            self._number("num_attention_heads", defaults, 1, width)
+            return [(width, self._number("num_hidden_layers", defaults, 1, MOST_LAYERS))]
+        width = self._number("embed_dim", defaults, 1, LARGEST_WIDTH)
+        self._number("window_size", defaults, 1, LARGEST_WIDTH)
+        depths, heads = self._value("depths", defaults), self._value("num_heads", defaults)
+        lists = all(isinstance(counts, (list, tuple)) for counts in (depths, heads))
+        if not lists or not 1 <= len(depths) == len(heads) <= MOST_STAGES:
+            raise InputError(
+                f"'depths' and 'num_heads' must be lists of a number for each of at most {MOST_STAGES} stages, got "
+                f"{shortened(depths)} and {shortened(heads)}."
+            )
+        widths = [width * 2**stage for stage in range(len(depths))]
+        for wide, count in zip(widths, heads, strict=True):
+            whole_number(count, "'num_heads'", 1, wide)
+        return [(w, whole_number(count, "'depths'", 1, MOST_LAYERS)) for w, count in zip(widths, depths, strict=True)]
 
     def _value(self, name: str, defaults: Any, otherwise: Any = None) -> Any:
         value = self._vision.get(getattr(defaults, "attribute_map", {}).get(name, name))

@@ -110,7 +110,14 @@ class ViTScores:
         if isinstance(chosen, Relevance):
             raise InputError(f"{chosen.name} is a map for a class: use RelevanceScores, or AttentionTest.", "attention")
         self._map: Any = chosen
-        return read_encoder(model, image_size, device, owned)
+        encoder = read_encoder(model, image_size, device, owned)
+        if encoder.tokens.windows and not getattr(chosen, "in_windows", False):
+            raise InputError(
+                f"the model of type {encoder.kind!r} attends within windows, for which {type(chosen).__name__} is not "
+                "made (it has no attribute in_windows): use rollout or layer:K.",
+                "attention",
+            )
+        return encoder.on_grid_of(chosen.layers(encoder.layers).start)
 
     def __repr__(self) -> str:
         return (
@@ -227,7 +234,8 @@ class ViTScores:
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder
         tokens = encoder.tokens.count
-        attention = (encoder.layers + 4 * encoder.heads) * tokens**2
+        sizes = encoder.attention_sizes
+        attention = sum(size for _, size in sizes) + 4 * max(heads * size for heads, size in sizes)
         activations = tokens * (4 * encoder.width + 4 * encoder.mlp_width)
         # In float64; value, derivative and workspace.
         bytes_per_image = 8 * 3 * encoder.sequences * (attention + activations)
