@@ -164,6 +164,9 @@ ATTENTION_MAPS = Registry(
         "rollout": MapPart("attention.aggregation:Rollout", "attention rollout over all layers, as in the paper"),
         "last-layer": MapPart("attention.aggregation:LayerAttention", "attention of the class token in the last layer"),
         "layer": MapPart("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", "K", int),
+        "pooling": MapPart(
+            "attention.aggregation:PoolingAttention", "attention of the query that pools tokens, as in SigLIP"
+        ),
         "gradient-rollout": MapPart(
             "attention.relevance:GradientRollout",
             "attention weighted by the gradient of a class score, over all layers",

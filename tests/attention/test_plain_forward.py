@@ -13,7 +13,10 @@ from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
 from families import FAMILY_MODELS, VARIANTS, family_model, layers_of, normal
 
-PLAIN = ("vit", "deit", "dinov2", "dinov2_with_registers", "vit_mae", "clip_vision_model", "siglip_vision_model")
+PLAIN = (
+    "vit", "deit", "dinov2", "dinov2_with_registers", "vit_mae", "vit_msn", "ijepa", "clip_vision_model",
+    "siglip_vision_model",
+)  # fmt: skip
 AGGREGATIONS = (Rollout(), Rollout(head_fusion="max"), LayerAttention(), LayerAttention(layer=0, head_fusion=1))
 
 

@@ -10,6 +10,7 @@ from attentest.attention.aggregation import (
     Aggregation,
     AggregationLike,
     LayerAttention,
+    PoolingAttention,
     Rollout,
     scores_from_attentions,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "IntegratedGradients",
     "LayerAttention",
     "NumpyScores",
+    "PoolingAttention",
     "RelevanceScores",
     "Rollout",
     "SavedModel",

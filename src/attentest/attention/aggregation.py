@@ -183,6 +183,39 @@ class LayerAttention:
         return {"name": "layer", "layer": self.layer, "head_fusion": self.head_fusion}
 
 
+@dataclass(frozen=True)
+class PoolingAttention:
+    """The attention to each patch of the query by which a model's head pools its tokens (SigLIP, and models of timm).
+
+    Parameters
+    ----------
+    head_fusion
+        As in :class:`Rollout`; the heads are those of the pooling.
+    """
+
+    head_fusion: HeadFusion = "mean"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
+
+    def layers(self, count: int) -> range:
+        """Return the index of the pooling, which follows that of the last layer."""
+        return range(count, count + 1)
+
+    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
+        """Return the weights (m, patches) of patches from those of all tokens, (m, heads, 1, n), the patches last."""
+        return fused(weights, self.head_fusion)[:, 0, -math.prod(tokens.grid) :]
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the attention to each patch, (m, *grid)."""
+        grid: Tensor = taken[0].unflatten(1, tokens.grid)
+        return grid
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"name": "pooling", "head_fusion": self.head_fusion}
+
+
 def as_aggregation(value: AggregationLike) -> Aggregation:
     """Return an aggregation: one that is given, or that of a name, such as "rollout" or "layer:3"."""
     object_allowed = "an aggregation such as Rollout(...)"
@@ -250,7 +283,12 @@ def scores_from_attentions(
     for index, weights in enumerate(layers):
         check_weights(weights, index, len(layers[0]), tokens)
         check_heads_and_rows(aggregation, weights, index)
-    return aggregation.scores([aggregation.take(layers[i], tokens) for i in aggregation.layers(len(layers))], tokens)
+    needed = aggregation.layers(len(layers))
+    if needed.stop > len(layers):
+        raise InputError(
+            "pooling is the attention of a model's head, not of layers: give the model itself.", "attention"
+        )
+    return aggregation.scores([aggregation.take(layers[i], tokens) for i in needed], tokens)
 
 
 def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> None:

@@ -45,13 +45,15 @@ class AttentionReader:
         self._taken: list[Tensor] = []
 
     def __call__(self, weights: Tensor) -> None:
-        """Take one layer's weights (m, heads, N, N)."""
+        """Take one layer's weights (m, heads, N, N), or, after those of all layers, the weights of a pooling query."""
         layer = self._seen
         self._seen += 1
-        check_weights(weights, layer, self._images, self._tokens)
+        pools = layer == self._layers
+        if not pools:
+            check_weights(weights, layer, self._images, self._tokens)
         if self._heads is not None:
             heads = self._tokens.windows[layer].heads if self._tokens.windows else self._heads
-            if weights.shape[1] != heads:
+            if weights.shape[1] != heads and not pools:
                 raise ModelError(
                     f"layer {layer} has {heads} heads but {weights.shape[1]} maps of attention, so its output is "
                     "not their plain average of values: give a score function of your own."
@@ -147,9 +149,9 @@ def _constant_results(module: nn.Module, names: tuple[str, ...], *_: Any, **__: 
 
 
 def resampled_positions(
-    positions: Tensor, trained: tuple[int, int], grid: tuple[int, int], antialias: bool = False
+    positions: Tensor, trained: tuple[int, int], grid: tuple[int, int], antialias: bool = False, mode: str = "bicubic"
 ) -> Tensor:
-    """Return position embeddings (1, prefix + gh * gw, d) resampled to another grid, bicubically, in their own dtype.
+    """Return position embeddings (1, prefix + gh * gw, d) resampled to another grid, in their own dtype.
 
     Parameters
     ----------
@@ -161,10 +163,12 @@ def resampled_positions(
         Rows and columns (gh, gw) of patches wanted.
     antialias
         Whether to smooth where the grid becomes coarser; libraries differ in this.
+    mode
+        "bicubic" or "bilinear".
     """
     if trained == grid:
         return positions
     prefix = positions.shape[1] - trained[0] * trained[1]
     patches = positions[:, prefix:].unflatten(1, trained).permute(0, 3, 1, 2)
-    patches = interpolate(patches, size=grid, mode="bicubic", align_corners=False, antialias=antialias)
+    patches = interpolate(patches, size=grid, mode=mode, align_corners=False, antialias=antialias)
     return torch.cat([positions[:, :prefix], patches.permute(0, 2, 3, 1).flatten(1, 2)], dim=1)

@@ -253,7 +253,8 @@ class PlainForward(PlainPass):
     @classmethod
     def of(cls, encoder: Encoder, aggregation: Aggregation) -> PlainForward | None:
         """Return the forward pass of an encoder with plain layers; None for any other."""
-        weights = plain_weights(encoder)
+        pools = aggregation.layers(encoder.layers).stop > encoder.layers
+        weights = None if pools else plain_weights(encoder)
         return None if weights is None else cls(encoder, weights, aggregation)
 
     def __call__(self, images: Tensor) -> Tensor:

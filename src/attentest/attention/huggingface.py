@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,6 +63,15 @@ def _forward_signals(encoder: nn.Module, images: Tensor) -> Any:
     return encoder(images.mT)
 
 
+def _forward_patches(encoder: nn.Module, images: Tensor) -> Any:
+    """Pass images as patches (m, N, p * p * C): SigLIP 2 takes those of images of several sizes, here all of one."""
+    parts: list[Any] = list(encoder.modules())
+    side = next(int(part.patch_size) for part in parts if hasattr(part, "position_embedding_size"))
+    cut = images.unfold(2, side, side).unfold(3, side, side)  # (m, C, gh, gw, p, p)
+    patches = cut.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
+    return encoder(patches, None, torch.tensor(cut.shape[2:4]).expand(len(images), -1))
+
+
 @dataclass(frozen=True)
 class Family:
     """One kind of model, and how it differs from others."""
@@ -78,7 +88,8 @@ class Family:
     class_token: bool = True
     """Whether the first of them is a class token; ``use_cls_token`` of a configuration may add one."""
     antialias: bool = False
-    """Whether its position embeddings are smoothed when they are resampled to a coarser grid."""
+    resampling: str = "bicubic"
+    """Whether its position embeddings are smoothed when they are resampled to a coarser grid, and how they are."""
     pooler: bool = False
     """Whether its encoder has a pooling layer by default, which is no part of the attention."""
     processor: str = "ViTImageProcessor"
@@ -128,6 +139,18 @@ FAMILIES = (
         prefix=0,
         class_token=False,
         processor="SiglipImageProcessor",
+    ),
+    Family(
+        "SigLIP 2 vision",
+        ("siglip2", "siglip2_vision_model"),
+        "Siglip2VisionModel",
+        prefix=0,
+        class_token=False,
+        antialias=True,
+        resampling="bilinear",
+        processor="",  # it chooses the size of each image by its shape
+        forward=_forward_patches,
+        image_size=("num_patches",),
     ),
     Family(
         "Audio Spectrogram Transformer",
@@ -284,6 +307,11 @@ def _windows(encoder: Any, grid: tuple[int, int]) -> tuple[Windows, ...]:
     return windows_of_stages(stages, encoder.config.num_heads, grid, next(encoder.parameters()).device, pads_first=True)
 
 
+def square_of(patches: int, patch_size: int) -> tuple[int, int]:
+    """Return the sides of a square image of so many patches."""
+    return (math.isqrt(patches) * patch_size,) * 2
+
+
 PER_IMAGE = ("image_size", "patch_size")
 """Settings in which one number stands for height and width."""
 
@@ -293,6 +321,8 @@ def _sides(config: Any, settings: tuple[str, ...]) -> tuple[int, ...]:
     sides: list[int] = []
     for name in settings:
         value = getattr(config, name)
+        if name == "num_patches":
+            value = square_of(value, config.patch_size)
         several = value if isinstance(value, (list, tuple)) else (value,) * (2 if name in PER_IMAGE else 1)
         sides += map(int, several)
     return tuple(sides)
@@ -324,13 +354,15 @@ def _fix_positions(encoder: Any, family: Family, grid: tuple[int, int]) -> None:
     The library computes it again for each batch, some of it in float32, and assumes that training images were square.
     """
     config = encoder.config
-    height, width = pair(config.image_size)
+    height, width = _sides(config, family.image_size)
     patch_height, patch_width = pair(config.patch_size)
     trained = height // patch_height, width // patch_width
     positions = _positions(encoder.embeddings)
     if positions is not None:
-        resampled = resampled_positions(positions, trained, grid, family.antialias)
-        set_constant_method(encoder.embeddings, "interpolate_pos_encoding", resampled)
+        resampled = resampled_positions(positions, trained, grid, family.antialias, family.resampling)
+        for method in ("interpolate_pos_encoding", "resize_positional_embeddings"):
+            if hasattr(encoder.embeddings, method):
+                set_constant_method(encoder.embeddings, method, resampled)
     if hasattr(encoder, "rope_embeddings"):
         set_constant_method(encoder.rope_embeddings, "forward", *_rotations(encoder.rope_embeddings, grid))
     for module in encoder.modules():

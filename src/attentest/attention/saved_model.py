@@ -17,8 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from attentest.attention.encoder import checked_size, unreadable
-from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type
+from attentest.attention.encoder import MOST_PATCHES, checked_size, unreadable
+from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type, square_of
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
 from attentest.attention.text import tokeniser
@@ -47,8 +47,9 @@ MOST_LABELS = 10**6
 DTYPE_SETTINGS = ("dtype", "torch_dtype")
 """Names of the setting of the dtype, new and old."""
 
-LAYER = re.compile(r"(^|\.)((layers?|blocks)\.\d+|embeddings\.norm)\.")
-"""Names of weights of a layer, or of the norm before the first of Swin, all of which affect the attention."""
+LAYER = re.compile(r"(^|\.)((layers?|blocks)\.\d+\.|embeddings\.norm\.|head\.probe|head\.attention\.in_proj)")
+"""Names of weights of a layer, of the norm before the first of Swin, and of a pooling query and its attention, all of
+which affect maps."""
 
 
 class ModelConfig:
@@ -158,6 +159,9 @@ class ModelConfig:
         sides: list[int] = []
         for name in settings:
             size = self._value(name, defaults)
+            if name == "num_patches":
+                patch_size = self._number("patch_size", defaults, 1, LARGEST_WIDTH)
+                size = square_of(whole_number(size, repr(name), 1, MOST_PATCHES), patch_size)
             several = size if isinstance(size, (list, tuple)) else [size] * (2 if name in PER_IMAGE else 1)
             # The ViT that is read without transformers is also one of signals and of volumes.
             known = (1, 2, 3) if isinstance(defaults, ViTSettings) else (2,)

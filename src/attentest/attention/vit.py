@@ -12,12 +12,13 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attentest.attention.aggregation import AggregationLike
+from attentest.attention.aggregation import AggregationLike, PoolingAttention
 from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
+from attentest.attention.pooling import with_pooling
 from attentest.attention.relevance import Relevance, as_attention_map
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
@@ -111,6 +112,8 @@ class ViTScores:
             raise InputError(f"{chosen.name} is a map for a class: use RelevanceScores, or AttentionTest.", "attention")
         self._map: Any = chosen
         encoder = read_encoder(model, image_size, device, owned)
+        if isinstance(chosen, PoolingAttention):
+            return with_pooling(encoder)
         if encoder.tokens.windows and not getattr(chosen, "in_windows", False):
             raise InputError(
                 f"the model of type {encoder.kind!r} attends within windows, for which {type(chosen).__name__} is not "
