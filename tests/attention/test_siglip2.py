@@ -12,7 +12,14 @@ import transformers as hf
 from torch import Tensor
 
 from attentest import AttentionTest
-from attentest.attention import InputGradient, RelevanceScores, ViTScores, load_model, scores_from_attentions
+from attentest.attention import (
+    InputGradient,
+    RelevanceScores,
+    TextRelevance,
+    ViTScores,
+    load_model,
+    scores_from_attentions,
+)
 from attentest.errors import ModelError
 from families import EXACT, FLOAT32, SIZES, OtherDtypes, distance, normal, tiny
 
@@ -101,6 +108,28 @@ def test_a_map_for_a_class() -> None:
     ahead, behind = (scores.class_scores(images + sign * grey)[:, 1] for sign in (1, -1))
     slope = (per_pixel * grey[:, 0]).sum(dim=(1, 2))
     assert float((slope - (ahead - behind) / 2).abs().max()) < 1e-12
+
+
+def test_relevance_for_a_text_is_of_the_models_own_similarity() -> None:
+    text = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    text |= {"vocab_size": 20, "max_position_embeddings": 8, "projection_size": 16}
+    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    with torch.random.fork_rng(devices=[]):
+        config = hf.Siglip2Config(vision_config=dict(SIZES_OF_PATCHES), text_config={**text, **special})
+        made = hf.Siglip2Model(config)
+    model, images = tiny(lambda _: made, hf.Siglip2VisionConfig), normal(2, 3, 8, 8, seed=6)
+    scores = RelevanceScores(model, attention=TextRelevance(text="a spot", tokens=(3, 5, 7)))
+    twin = copy.deepcopy(model).double()
+    mask, shapes = torch.ones(2, 16, dtype=torch.long), torch.tensor([(4, 4), (4, 4)])
+    with torch.no_grad():
+        expected = twin(
+            input_ids=torch.tensor([[3, 5, 7]]),
+            pixel_values=patchified(images),
+            pixel_attention_mask=mask,
+            spatial_shapes=shapes,
+        ).logits_per_image
+    assert distance(scores.class_scores(images), expected) < 1e-5  # the library's attention is in float32
+    assert scores(images).shape == (2, 4, 4)
 
 
 def test_the_search_converges() -> None:

@@ -248,6 +248,12 @@ def test_images_are_independent_and_rough_scores_are_close(name: str) -> None:
 
 def test_absolute_positions_are_read() -> None:
     model, images = swin("swin", use_absolute_embeddings=True), normal(2, 3, 32, 32, seed=1)
+    try:
+        model(images.float())
+    except RuntimeError:
+        with pytest.raises(ModelError, match="fails on an image of shape"):
+            ViTScores(model)
+        pytest.skip("this version of transformers adds one position too many, and fails")
     trace = traced(model, images)
     expected = slow_rollout(all_matrices(trace.weights, trace.layers), trace.layers)
     assert distance(ViTScores(model)(images), expected) < SAME * float(expected.max())

@@ -63,13 +63,22 @@ def _forward_signals(encoder: nn.Module, images: Tensor) -> Any:
     return encoder(images.mT)
 
 
-def _forward_patches(encoder: nn.Module, images: Tensor) -> Any:
-    """Pass images as patches (m, N, p * p * C): SigLIP 2 takes those of images of several sizes, here all of one."""
-    parts: list[Any] = list(encoder.modules())
-    side = next(int(part.patch_size) for part in parts if hasattr(part, "position_embedding_size"))
+def image_arguments(model: nn.Module, images: Tensor) -> tuple[Any, ...]:
+    """Return images (m, C, H, W) as a model takes them: SigLIP 2 as patches (m, N, p * p * C), a mask and grids.
+
+    It takes patches of images of several sizes, filled up to one length; here all images have one size.
+    """
+    parts: list[Any] = list(model.modules())
+    side = next((int(part.patch_size) for part in parts if hasattr(part, "position_embedding_size")), None)
+    if side is None:
+        return (images,)
     cut = images.unfold(2, side, side).unfold(3, side, side)  # (m, C, gh, gw, p, p)
     patches = cut.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
-    return encoder(patches, None, torch.tensor(cut.shape[2:4]).expand(len(images), -1))
+    return patches, None, torch.tensor(cut.shape[2:4]).expand(len(images), -1)
+
+
+def _forward_patches(encoder: nn.Module, images: Tensor) -> Any:
+    return encoder(*image_arguments(encoder, images))
 
 
 @dataclass(frozen=True)

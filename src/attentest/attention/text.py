@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from attentest.attention.huggingface import image_arguments
 from attentest.attention.relevance import GradientRollout
 from attentest.errors import InputError, ModelError, counted, shortened
 
@@ -96,7 +97,7 @@ def similarity(model: nn.Module, relevance: TextRelevance) -> Callable[[nn.Modul
 
 def _similarity(model: nn.Module, images: Tensor) -> Tensor:
     whole: Any = model
-    features = normalize(_features(whole.get_image_features(images)), dim=-1)
+    features = normalize(_features(whole.get_image_features(*image_arguments(model, images))), dim=-1)
     bias = getattr(whole, "logit_bias", None)
     scaled: Tensor = features @ whole.text_features.T * whole.logit_scale.exp()
     return scaled if bias is None else torch.add(scaled, bias)
