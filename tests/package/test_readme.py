@@ -14,6 +14,8 @@ from unittest.mock import patch
 import matplotlib
 import numpy as np
 import pytest
+import tokenizers
+import transformers as hf
 import typer
 from numpy.typing import NDArray
 from PIL import Image
@@ -37,6 +39,7 @@ from documentation import (
     reason_not_to_run,
     substituted,
 )
+from families import tiny_with_text
 from toys import tiny_vit
 
 README = ROOT / "README.md"
@@ -64,6 +67,11 @@ def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     for name in ("my-vit", "rescaling-vit"):
         tiny_vit(16, 4).save_pretrained(name)
+    tiny_with_text(hf.CLIPModel, hf.CLIPConfig).save_pretrained("my-clip")
+    words = {word: number for number, word in enumerate(["<start>", "<end>", "a", "photo", "of", "cat"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<end>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained("my-clip")
     # The default model of commands is a small one, too: what is checked is that they run, and tests/cli/test_cli.py
     # tests the default. `attentest demo` runs the bundled one.
     monkeypatch.setattr("attentest.cli.attention_test_options.bundled_model", lambda: tmp_path / "my-vit")

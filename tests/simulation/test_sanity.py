@@ -73,15 +73,32 @@ WITH_HEADS: dict[str, Any] = {
 }
 
 
+def swin(name: str) -> Any:
+    kind, config = {
+        "swin": (hf.SwinForImageClassification, hf.SwinConfig),
+        "swinv2": (hf.Swinv2ForImageClassification, hf.Swinv2Config),
+    }[name]
+    sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 2], "num_heads": [2, 2], "window_size": 2}
+    with torch.random.fork_rng(devices=[]):
+        return with_random_weights(kind(config(**sizes)))
+
+
+WITH_HEADS |= {
+    "swin": (lambda: swin("swin"), GradientRollout(0)),
+    "swinv2": (lambda: swin("swinv2"), GradCAM(target=0)),
+}
+WITHOUT = {name: ((lambda name=name: family_model(name)), "rollout") for name in FAMILY_MODELS}
+WITHOUT |= {"swin": (lambda: swin("swin"), "rollout"), "swinv2": (lambda: swin("swinv2"), "rollout")}
+
 UNUSED = ("text_projection", "embeddings.mask_token")
 UNUSED_BY_ATTENTION = ("layernorm.", "norm.", "pooler.", "post_layernorm.", "head.")
 """Beginnings of the names of weights on which no map depends, and no map of attention alone."""
 
 
-@pytest.mark.parametrize("name", [*FAMILY_MODELS, *(f"{name} with its head" for name in WITH_HEADS)])
+@pytest.mark.parametrize("name", [*WITHOUT, *(f"{name} with its head" for name in WITH_HEADS)])
 def test_each_step_randomises_one_part_more_of_a_copy(name: str) -> None:
     family, head, _ = name.partition(" with its head")
-    make, chosen = WITH_HEADS[family] if head else ((lambda: family_model(family)), "rollout")
+    make, chosen = (WITH_HEADS if head else WITHOUT)[family]
     model = make()
     before = unseen(model)
     scores: Any = (RelevanceScores if head else ViTScores)(model, attention=chosen)
@@ -101,6 +118,14 @@ def test_each_step_randomises_one_part_more_of_a_copy(name: str) -> None:
     # Neither the caller's model nor the trained copy has changed.
     assert all(torch.equal(weights, before[key]) for key, weights in unseen(model).items())
     assert all(torch.equal(weights, trained[key]) for key, weights in unseen(scores.whole()[0]).items())
+
+
+def test_the_head_is_a_step_where_the_map_depends_on_it() -> None:
+    model = family_model("siglip_vision_model")
+    steps = [
+        next(cascade(ViTScores(model, attention=chosen), np.random.default_rng(0))) for chosen in ("rollout", "pooling")
+    ]
+    assert [label for label, _ in steps] == ["layer 3", "head"]
 
 
 def test_norms_are_reset_and_weights_keep_their_size() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import nn
 
-from attentest.attention.relevance_scores import RelevanceScores
+from attentest.attention.forward_pass import SAME
 from attentest.attention.vit import ViTScores
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
@@ -224,13 +224,17 @@ def cascade(scores: ViTScores, rng: np.random.Generator) -> Iterator[tuple[str, 
     tokens of patches. Weights become normal numbers of the mean square that they had, so that no signal grows or fades
     by their size alone; norms have weights of one and biases of zero again; single numbers, such as temperatures, stay.
     """
-    count, has_head = len(_parts(scores)) - 2, isinstance(scores, RelevanceScores)
+    head = scores.changed(partial(_randomise, 0, rng))
+    image = torch.from_numpy(np.random.default_rng(0).normal(size=(1, *scores.image_shape)))
+    has_head, count = not torch.allclose(scores(image), head(image), rtol=SAME, atol=0.0), len(_parts(scores)) - 2
+    if has_head:
+        yield "head", head
     layers = [f"layers {first} to {count}" if first < count else f"layer {count}" for first in range(count, 0, -1)]
-    labels = ["head", *(f"head, {label}" if has_head else label for label in layers), "whole model"]
-    for number, label in enumerate(labels):
-        if number or has_head:
-            scores = scores.changed(partial(_randomise, number, rng))
-            yield label, scores
+    labels = [*(f"head, {label}" if has_head else label for label in layers), "whole model"]
+    scores = head
+    for number, label in enumerate(labels, start=1):
+        scores = scores.changed(partial(_randomise, number, rng))
+        yield label, scores
 
 
 def _parts(scores: ViTScores) -> list[list[nn.Module]]:
