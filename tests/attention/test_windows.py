@@ -246,6 +246,11 @@ def test_images_are_independent_and_rough_scores_are_close(name: str) -> None:
     assert distance(slope, (ahead - behind) / 2e-6) < 1e-6
 
 
+def test_batches_are_as_large_for_a_coarse_map_as_for_a_fine_one() -> None:
+    whole, last = (ViTScores(swin("swin"), attention=name, memory_budget=2**24) for name in ("rollout", "last-layer"))
+    assert 1 <= last.batch_size == whole.batch_size < 64
+
+
 def test_absolute_positions_are_read() -> None:
     model, images = swin("swin", use_absolute_embeddings=True), normal(2, 3, 32, 32, seed=1)
     try:

@@ -88,6 +88,11 @@ class Encoder:
         return next(self.module.parameters()).device
 
     @property
+    def most_tokens(self) -> int:
+        """The tokens of the first layer, which has the most where they are merged between layers."""
+        return math.prod(self.tokens.windows[0].grid) if self.tokens.windows else self.tokens.count
+
+    @property
     def attention_sizes(self) -> list[tuple[int, int]]:
         """The heads of each layer, and the number of weights of one head's attention of an image."""
         if self.tokens.windows:

@@ -177,7 +177,7 @@ class RelevanceScores(ViTScores):
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder
-        tokens = encoder.tokens.count
+        tokens = encoder.most_tokens
         # What the backward pass needs of every layer, and its own workspace.
         sizes = [heads * size for heads, size in encoder.attention_sizes]
         attention = sum(sizes) + 5 * max(sizes)

@@ -236,7 +236,7 @@ class ViTScores:
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder
-        tokens = encoder.tokens.count
+        tokens = encoder.most_tokens
         sizes = encoder.attention_sizes
         attention = sum(size for _, size in sizes) + 4 * max(heads * size for heads, size in sizes)
         activations = tokens * (4 * encoder.width + 4 * encoder.mlp_width)
