@@ -31,8 +31,12 @@ NOT_RUN = {
 """Commands that are read (their options must exist) and not run, with the reason."""
 
 SUBSTITUTIONS = {
-    r"--certify-draws 999": ("--certify-draws 9", "a certificate of 999 draws takes 28,000 evaluations"),
-    r"--certify(?!-| --certify-draws)": ("--certify --certify-draws 9", "99 draws take 3,000 evaluations"),
+    r"--certify-draws 999": ("--certify-draws 4", "a certificate of 999 draws takes 28,000 evaluations"),
+    r"--certify(?!-| --certify-draws)": ("--certify --certify-draws 4", "99 draws take 3,000 evaluations"),
+    r"attentest noise check": (
+        "attentest noise check --simulations 159",
+        "999 simulations take seconds, and fewer are refused",
+    ),
     r"google/vit-base-patch16-224": ("my-vit", "the model is on a hub"),
     r"facebook/dinov2-base": ("rescaling-vit", "the model is on a hub"),
     r"attentest calibrate": ("attentest calibrate --images 2", "1,000 null images take minutes"),
@@ -43,6 +47,7 @@ SUBSTITUTIONS = {
         r"attentest power \1",
         "one height takes a third of the time",
     ),
+    r"--draws 1 --draws 21": ("--draws 1 --draws 3", "a test of 21 draws takes as long as 21"),
     r"--side 40": ("--side 4", "the images here have 16x16 pixels"),
 }
 """What is changed in a command before it is run, in order: what it becomes, and why."""
@@ -100,12 +105,17 @@ PYTHON_SUBSTITUTIONS = {
     ),
     r'device="cuda"': ('device="cpu"', "there may be no GPU"),
     r"n=1000?\b": ("n=2", "power and calibration take minutes"),
-    r"draws=199": ("draws=9", "199 draws take 6,000 evaluations"),
-    r"draws=99": ("draws=9", "the same"),
+    r"draws=199": ("draws=4", "199 draws take 6,000 evaluations"),
+    r"draws=99": ("draws=4", "the same"),
+    r"noise_check\(Isotropic\(10\.0\), images": (
+        "noise_check(Isotropic(10.0), images, simulations=199",
+        "999 simulations take seconds; 199 are enough for the verdict that is printed",
+    ),
     r"randomise=\[0, 0\.3, 0\.5, 1\], (.*) deltas=\[0, 1, 2, 3\]": (
         r"randomise=[0, 1], \1 deltas=[1]",
         "32 rows take minutes",
     ),
+    r"randomise=\[0, 0\.5\], (.*) deltas=\[1, 2\]": (r"randomise=[0.5], \1 deltas=[2]", "the same of four"),
 }
 """What is changed in Python before it is run: what it becomes, and why."""
 
