@@ -58,6 +58,7 @@ def test_train_records_its_command(tiny_directory: Path) -> None:
         "learning_rate": 1e-4,
         "dropout": 0.1,
         "images_per_class": 50,
+        "series": False,
     }
     repeated = record["command"].replace("DIRECTORY", str(tiny_directory.parent / "again")).split()[1:]
     assert CliRunner().invoke(app, repeated).exit_code == 0

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from attentest.cli.images import image_sources
+from attentest.cli.images import for_model, image_sources
 from attentest.errors import InputError
 from attentest.images.image_file import MAX_PIXELS, read_image
 from attentest.images.image_source import ImageSource
@@ -167,7 +167,8 @@ def test_a_stack_that_announces_what_it_cannot_hold(
             archive.writestr("k.npy", content)
     else:
         path.write_bytes(content)
-    (first, *others) = image_sources([path], stack=True)  # the reason is in the row of its first image
+    # The reason is in the row of its first image.
+    (first, *others) = for_model(image_sources([path], stack=True), 2, stack=True)
     assert not others
     with pytest.raises(InputError, match=re.escape(message)):
         first.read()

@@ -134,7 +134,7 @@ def test_options_of_the_command_line_reach_the_test(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--map", "gradient"), "--map must be rollout, last-layer, layer:K, gradient-rollout"),
+        (("--map", "gradient"), "--map must be rollout, last-layer, layer:K, pooling"),
         (("--map", "layer:9"), "layer:K must be from -3 to 2"),
         (("--heads", "7"), "--heads = 7, but the model has heads 0 to"),
         (("--heads", "median"), "--heads must be 'mean', 'max', 'min'"),

@@ -108,6 +108,7 @@ def peak_of_a_run(count: int, *options: str) -> int:
     return peak
 
 
+@pytest.mark.filterwarnings("ignore:o has the results of")  # several stacks go into one folder
 @pytest.mark.parametrize("options", [("--csv", "table.csv"), ("--out", "o"), ("--components", "--csv", "t.csv")])
 def test_a_run_keeps_rows_and_no_records(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path
