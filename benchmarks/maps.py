@@ -48,6 +48,7 @@ REACH, STEP = 14.0, 0.01
 
 
 def two_classes() -> torch.nn.Module:
+    """Return the bundled model with two classes made of its one score."""
     model: Any = load_model(bundled_model(), head="classes").encoder
     with torch.no_grad():
         for name in ("weight", "bias"):
@@ -96,6 +97,7 @@ def _share(ends: np.ndarray[Any, Any], observed: float) -> float:
 
 
 def seconds_per_image(scores: Any, images: torch.Tensor, calls: int) -> float:
+    """Return the time of an image when images are passed together, after as many calls that are not counted."""
     with torch.no_grad():
         for number in range(2 * calls):
             if number == calls:
@@ -112,6 +114,7 @@ def _wait(images: torch.Tensor) -> None:
 
 
 def main() -> None:
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--bars", type=int, default=300)
@@ -139,11 +142,10 @@ def main() -> None:
             if not low - 1e-9 <= dense[row] <= high + 1e-9 and results[number].status == "converged":
                 finer = dense_pvalues(test, images[number : number + 1], STEP / 20)[0]
                 outside += not low - 1e-9 <= finer <= high + 1e-9
-        print(
-            f"| {name} | {shares} | {stats.kstest(p, 'uniform').pvalue:.3f} | {statuses['converged']} of {len(tested)} | "
-            f"{asked.images - len(tested)} | {evaluations:.0f} | {taken:.1f} | {outside} of {len(usable)} |",
-            flush=True,
-        )
+        kolmogorov = f"{stats.kstest(p, 'uniform').pvalue:.3f}"
+        converged, none = f"{statuses['converged']} of {len(tested)}", asked.images - len(tested)
+        cells = (name, shares, kolmogorov, converged, none, f"{evaluations:.0f}", f"{taken:.1f}")
+        print(f"| {cells[0]}", *cells[1:], f"{outside} of {len(usable)}", sep=" | ", end=" |\n", flush=True)
     print("\n| map | us per image, float64 | times rollout's | float32 | times rollout's |\n|---|---|---|---|---|")
     batch = torch.from_numpy(rng.normal(size=(512 if asked.device != "cpu" else 64, 1, 16, 16))).to(asked.device)
     first: list[float] = []
