@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from attentest.statistics.multiple_testing import rate_of
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, span
-from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS, worded
 from attentest.studies.reproduction.measures import COUNTS, IMAGES, PERMUTATION, POWER, SECONDS, Setting, chosen, label
 
 Rate: TypeAlias = Mapping[str, Any]
@@ -52,7 +52,7 @@ class Statement:
 
     def on_series(self, where: str) -> Statement:
         """Return the same statement about series, with the place in the paper of that about images."""
-        text = self.text.replace("image size", "length").replace("images", "series")
+        text = worded(self.text, on_series=True)
         return replace(self, text=f"On series, {text[0].lower()}{text[1:]}", where=f"{where}, of images")
 
 
@@ -77,8 +77,8 @@ def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
                 continue
             outcome, numbers = statement.judged(settings)
             where = OURS if statement.ours else statement.where or described.where
-            entry = {"experiment": experiment, "statement": statement.text, "where": where}
-            judged.append({**entry, "verdict": outcome, "numbers": numbers, "ours": statement.ours})
+            entry = {"experiment": experiment, "statement": statement.text, "where": where, "verdict": outcome}
+            judged.append({**entry, "numbers": worded(numbers, described.on_series), "ours": statement.ours})
     return judged
 
 
