@@ -76,8 +76,8 @@ def shortened(value: object) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with what it counts: "1 image", "2,000 images"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """Return a number with what it counts: "1 image", "2,000 images", "3 classes"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 NOUNS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -65,6 +66,7 @@ class Relevance(ABC):
             raise InputError(
                 f"target must be the number of a class, its label or {PREDICTED!r}, got {shortened(target)}.", "target"
             )
+        object.__setattr__(self, "target", target if isinstance(target, str) else int(target))
         if self.sign not in SIGNS:
             raise InputError(
                 f"sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {shortened(self.sign)}.", "sign"
@@ -236,6 +238,8 @@ class IntegratedGradients(_OnInput):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "baseline", real_number(self.baseline, "baseline"))
+        if not math.isfinite(self.baseline):
+            raise InputError(f"baseline must be finite, got {self.baseline}.", "baseline")
         object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, MOST_STEPS))
 
     @property

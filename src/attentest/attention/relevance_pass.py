@@ -77,7 +77,14 @@ class ModuleRelevance:
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K)."""
         with torch.enable_grad():
-            leaf = images.detach().requires_grad_()
+            try:
+                leaf = images.detach().requires_grad_()
+            except RuntimeError:  # torch is computing a derivative
+                raise ModelError(
+                    f"the model of type {self._encoder.kind!r} has no derivative of its map, which the adaptive search "
+                    "needs: use another search.",
+                    "search",
+                ) from None
             values: list[Tensor] = []
             if self._relevance.at == "attention":
                 scores = collected_attention(lambda: self._class_scores(leaf), values)
