@@ -8,6 +8,7 @@ fail.
 from __future__ import annotations
 
 import argparse
+import gc
 import html
 import os
 import sys
@@ -69,6 +70,7 @@ def main() -> int:
     out = options.out
     # Kernels of notebooks inherit it: without ipywidgets, tqdm says so whenever transformers imports it.
     os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
+    gc.set_threshold(100_000)  # a page is made of many objects: searching for garbage would take a seventh of the time
     strict = ["-E", "-W", "--keep-going", "-q"]
     notebooks = ["-D", "nb_execution_mode=off"] if options.without_outputs else []
     trees = ["-d", str(out / ".doctrees" / attentest.__version__)]

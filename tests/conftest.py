@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each of several test processes one thread, or they fight over the cores."""
+    """Give each of several test processes one thread, or they fight over the cores, and seldom search for garbage."""
+    gc.set_threshold(100_000)  # the figures and tables of many tests are made of objects, and 700 are soon made
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is piped would have the width of its terminal
     if hasattr(config, "workerinput"):
         os.environ["OMP_NUM_THREADS"] = "1"

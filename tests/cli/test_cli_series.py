@@ -13,6 +13,7 @@ from PIL import Image
 from attentest import AttentionTest, bundled_model
 from command_line import Done, run_main
 from dicom_slices import write_series, write_slice
+from toys import tiny_vit
 
 pytest.importorskip("pydicom")
 
@@ -90,7 +91,8 @@ def test_a_folder_of_other_volumes_stays_one_of_inputs(capsys: pytest.CaptureFix
 
 
 def test_to_a_model_of_images_slices_stay_images(capsys: pytest.CaptureFixture[str]) -> None:
-    done = run_main(capsys, "test", "head", "--noise", "1", "--no-interval", "--json")
+    tiny_vit(16, 4).save_pretrained("tiny")
+    done = run_main(capsys, "test", "head", "--model", "tiny", "--noise", "1", "--no-interval", "--json")
     assert done.code == 0, done.err
     assert list(lines(done)) == [f"head/IM{number:03}" for number in range(16)]
 

@@ -69,10 +69,9 @@ def covariance_by_lag(lags: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     middle = np.array(lags.shape) // 2
     matrix = np.zeros((len(places), len(places)))
     for i, first in enumerate(places):
-        for j, second in enumerate(places):
-            lag = second - first
-            if np.all(np.abs(lag) <= middle):
-                matrix[i, j] = lags[tuple(middle + lag)]
+        lag = places - first
+        near = np.all(np.abs(lag) <= middle, axis=1)
+        matrix[i, near] = lags[tuple((middle + lag[near]).T)]
     return matrix
 
 

@@ -80,12 +80,13 @@ def selected(values: NDArray[np.float64], sign: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_the_set_is_where_class_region_and_signs_are_the_observed_ones(name: str) -> None:
-    """The line, the class and the region are computed here, point by point."""
+    """The line, the class and the region are computed here, point by point; images give the same together as alone."""
     relevance, points, classes, changes = MAPS[name], 200, set(), 0
     test, scores = a_test(relevance), RelevanceScores(model(), attention=relevance)
-    for image in IMAGES:
+    for image, together in zip(IMAGES, test.map(IMAGES, on_error="row"), strict=True):
         (result,) = test.map([image], on_error="row")
-        if isinstance(result, FailedImage):
+        assert type(result) is type(together)
+        if isinstance(result, FailedImage) or isinstance(together, FailedImage):
             assert "no value of the map is positive" in result.reason
             continue
         region = result.region
@@ -119,34 +120,22 @@ def test_the_set_is_where_class_region_and_signs_are_the_observed_ones(name: str
         assert record["predicted"] is True
         assert abs(record["score"] - float(logits()(torch.from_numpy(image)[None, None])[0, chosen])) < 1e-10
         assert json.loads(json.dumps(record)) == record
+        low, high = result.pvalue_bounds
+        assert low - 1e-9 <= together.pvalue <= high + 1e-9
+        assert together.settings["target"]["class"] == chosen
+        assert abs(together.settings["target"]["score"] - record["score"]) < 1e-10
     assert len(classes) > 1  # the images are of several classes,
     assert changes > 1  # and along their lines the class changes
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_images_of_several_classes_have_the_same_results_together_as_alone(name: str) -> None:
-    test = a_test(MAPS[name])
-    together = test.map(IMAGES, on_error="row")
-    classes = set()
-    for image, result in zip(IMAGES, together, strict=True):
-        if not hasattr(result, "pvalue") or not hasattr(result, "settings"):
-            continue
-        single = test(image)
-        low, high = single.pvalue_bounds
-        assert low - 1e-9 <= result.pvalue <= high + 1e-9
-        assert single.settings["target"]["class"] == result.settings["target"]["class"]
-        assert abs(single.settings["target"]["score"] - result.settings["target"]["score"]) < 1e-10
-        classes.add(result.settings["target"]["class"])
-    assert len(classes) > 1
 
 
 def test_a_class_is_a_number_or_a_label() -> None:
     image = IMAGES[0]
     by_number = a_test(GradientRollout(1))(image)
-    for target in ("tabby, tabby cat", "tabby", "Tabby Cat", "1", np.int64(1)):
-        result = a_test(GradientRollout(target))(image)  # type: ignore[arg-type]
-        assert result.pvalue == by_number.pvalue
+    targets: tuple[Any, ...] = ("tabby, tabby cat", "tabby", "Tabby Cat", "1", np.int64(1))
+    for target in targets:
+        result = a_test(GradientRollout(target), search=SpectralSearch(tol=0.5))(image)
         assert result.settings["target"] == by_number.settings["target"]
+        assert np.array_equal(result.region, by_number.region)
     assert by_number.settings["target"]["label"] == "tabby, tabby cat"
     assert by_number.settings["target"]["predicted"] is False
     # A condition more is a smaller set, where the class that is asked for is the predicted one.
@@ -182,23 +171,24 @@ def test_they_go_with_everything_else_of_a_test(attention: Relevance) -> None:
 
 @pytest.mark.parametrize("name", ["gradient rollout", "Grad-CAM, signed", "input gradient"])
 def test_searches_and_precisions_agree(name: str) -> None:
-    for image in IMAGES[:2]:
-        exact, mixed = (
-            a_test(MAPS[name], search=SpectralSearch(tol=1e-5, precision=precision))(image)
-            for precision in ("float64", "mixed")
-        )
-        for one, other in ((exact, mixed), (mixed, exact)):
-            low, high = one.pvalue_bounds
-            assert low - 1e-5 <= other.pvalue <= high + 1e-5
-        grid = a_test(MAPS[name], search=GridSearch(step=Fixed(step=1e-2)))(image)
-        assert abs(grid.pvalue - exact.pvalue) < 0.05
+    image = IMAGES[1]
+    exact, mixed = (
+        a_test(MAPS[name], search=SpectralSearch(tol=1e-5, precision=precision))(image)
+        for precision in ("float64", "mixed")
+    )
+    for one, other in ((exact, mixed), (mixed, exact)):
+        low, high = one.pvalue_bounds
+        assert low - 1e-5 <= other.pvalue <= high + 1e-5
+    grid = a_test(MAPS[name], search=GridSearch(step=Fixed(step=2e-2), extent=5.0, boundary_tolerance=1e-6))(image)
+    assert abs(grid.pvalue - exact.pvalue) < 0.01
 
 
 def test_the_adaptive_step_follows_maps_through_plain_layers() -> None:
-    image, search = IMAGES[0], GridSearch(step=Adaptive(eps_min=5e-2))
+    image = IMAGES[1]
+    search = GridSearch(step=Adaptive(eps_min=0.2, eps_max=0.5), extent=4.0, boundary_tolerance=1e-6)
     for attention in (GradientRollout(), GradCAM(), InputGradient(1)):
         found = a_test(attention, search=search)(image)
-        assert abs(found.pvalue - a_test(attention)(image).pvalue) < 0.1
+        assert abs(found.pvalue - a_test(attention)(image).pvalue) < 0.01
     swish = tiny(
         hf.Dinov2ForImageClassification, hf.Dinov2Config, num_labels=2, use_swiglu_ffn=True, **SIZES
     )  # whose layers are not plain
