@@ -127,13 +127,20 @@ def correction_points(zones: AxisParts, count: int) -> Points:
     return zones.middle[:, None] + zones.width[:, None] / 2 * gauss_nodes(count)
 
 
-def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
-    """Return the factor by which ``count`` corrections reduce the error on a zone that is a fraction of its piece.
+def correction_gain(order: Integers, pieces: AxisParts, zones: AxisParts, count: int) -> Floats:
+    """Return the factor (q,) by which ``count`` corrections reduce the errors of pieces (q,) on zones (q,) of them.
 
-    The error resembles a polynomial of degree ``order``. Interpolating it at ``count`` Chebyshev points of the zone
-    leaves 2 (order share)^count / count! of it.
+    Interpolating a function of x at ``count`` Chebyshev points of a zone, of half width s in x, leaves no more than
+    2 (s / 2)^count / count! times its greatest derivative of that order. An error resembles a polynomial of degree n,
+    the ``order`` (q,), whose derivatives grow as (n / sqrt(1 - x^2))^count towards the ends of the piece, and there as those of the
+    Chebyshev polynomial, by the inequalities of Bernstein and Markov. In the middle n^count is taken without the half.
     """
-    return CORRECTION_SAFETY * 2 * (order * share) ** count / math.factorial(count)
+    share = zones.width / pieces.width
+    outermost = np.maximum(np.abs(zones.left - pieces.middle), np.abs(zones.right - pieces.middle)) / pieces.width * 2
+    bernstein = (order / np.sqrt(np.maximum(1 - outermost**2, order**-2.0))) ** count  # no greater than Markov's there
+    markov = np.prod([(order**2 - k**2) / (2 * k + 1) for k in range(count)], axis=0)
+    derivative = np.maximum(order.astype(float) ** count, np.minimum(bernstein, markov) / 2**count)
+    return np.asarray(CORRECTION_SAFETY * 2 * derivative * share**count / math.factorial(count))
 
 
 def corrected_pieces(parents: Pieces, zones: AxisParts, values: Tensor) -> tuple[Pieces, Mask]:
@@ -158,7 +165,7 @@ def corrected_pieces(parents: Pieces, zones: AxisParts, values: Tensor) -> tuple
     coefficients += constant(coefficients_from, device, gauss_nodes, count) @ missed
     seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
     estimated = parents.error + parents.floor
-    gain = correction_gain(parents.order, (right - left) / parents.width, count)
+    gain = correction_gain(parents.order, parents, zones, count)
     corrected = replace(
         parents,
         left=left,

@@ -12,7 +12,7 @@ from attentest.search.spectral.fresh_pieces import Fresh
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Pieces, correction_gain
 from attentest.search.spectral.segment_table import PVALUES, LogBounds, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, AxisParts, Segments
 from attentest.statistics.columns import Floats, Integers, Mask, order_by_owner, run_ends
 from attentest.statistics.interval_mass import log_sums
 from attentest.statistics.law import Law
@@ -305,12 +305,13 @@ def _interpolated_again(
 
 def _corrections_needed(pieces: Pieces, zones: Zones) -> Integers:
     """Return the number of points at which each zone is corrected; 0 if it is better interpolated again."""
-    share = zones.width / pieces.width[zones.piece]
+    piece = zones.piece
+    parents = AxisParts(image=zones.image, left=pieces.left[piece], right=pieces.right[piece])
     enough = np.maximum(PROGRESS, np.exp(np.minimum(-zones.log_cost.max(axis=0), 0.0)))
-    count = np.zeros(len(share), dtype=np.int64)
+    count = np.zeros(len(zones), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
-        count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points
-    return np.where(pieces.rate[zones.piece] <= SMOOTH_RATE, count, 0)
+        count[correction_gain(pieces.order[piece], parents, zones, points) <= enough] = points
+    return np.where(pieces.rate[piece] <= SMOOTH_RATE, count, 0)
 
 
 def _fresh(zones: Zones, error_so_far: float | Floats) -> Fresh:
