@@ -132,8 +132,9 @@ def correction_gain(order: Integers, pieces: AxisParts, zones: AxisParts, count:
 
     Interpolating a function of x at ``count`` Chebyshev points of a zone, of half width s in x, leaves no more than
     2 (s / 2)^count / count! times its greatest derivative of that order. An error resembles a polynomial of degree n,
-    the ``order`` (q,), whose derivatives grow as (n / sqrt(1 - x^2))^count towards the ends of the piece, and there as those of the
-    Chebyshev polynomial, by the inequalities of Bernstein and Markov. In the middle n^count is taken without the half.
+    the ``order`` (q,), whose derivatives grow as (n / sqrt(1 - x^2))^count towards the ends of the piece, and there as
+    those of the Chebyshev polynomial (the inequalities of Bernstein and Markov). In the middle n^count is taken without
+    the half.
     """
     share = zones.width / pieces.width
     outermost = np.maximum(np.abs(zones.left - pieces.middle), np.abs(zones.right - pieces.middle)) / pieces.width * 2
