@@ -81,8 +81,8 @@ def counted(count: int, noun: str) -> str:
 
 
 NOUNS = {
-    1: {"image": "signal", "pixel": "sample", "photograph": "recording"},
-    3: {"image": "volume", "pixel": "voxel", "photograph": "scan"},
+    1: {"image": "signal", "pixel": "sample", "photograph": "recording", "brightness": "mean value"},
+    3: {"image": "volume", "pixel": "voxel", "photograph": "scan", "brightness": "brightness"},
 }
 """What an image and its parts are called, by the number of axes, where it is not two."""
 
@@ -100,7 +100,9 @@ def worded(text: str, dimension: int) -> str:
         return f"{article[:1]}{' ' if article else ''}{shown}{plural}"
 
     # Parts of the names of files and of options are no words.
-    return re.sub(r"(?<![\w/.-])(an |An |)(image|Image|pixel|Pixel|photograph)(s?)(?![\w/-]|\.\w)", replaced, text)
+    return re.sub(
+        r"(?<![\w/.-])(an |An |)(image|Image|pixel|Pixel|photograph|brightness)(s?)(?![\w/-]|\.\w)", replaced, text
+    )
 
 
 @contextmanager

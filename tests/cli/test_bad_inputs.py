@@ -434,6 +434,7 @@ OPTIONS: dict[str, list[str]] = {
         *(f"--noise 1 --range {value}" for value in ("0", "0,0", "a,b", f"0,{DIGITS}", "0,nan")),
         *(f"--noise 1 --channels {value}" for value in ("9", "x", DIGITS, "nan", "-1", "-1.0")),
         *(f"--noise 1 --contrast {value}" for value in ("x", "neighbourhood:0", f"neighbourhood:{DIGITS}")),
+        *(f"--noise 1 --contrast neighbourhood:5 --spacing {value}" for value in ("x", "1", "1,-1", "1,nan", "1,2,3")),
         *(f"--noise 1 --filter {value}" for value in ("x", "gaussian:0", f"gaussian:{DIGITS}", "none.npy")),
         *(f"--noise 1 --search {value}" for value in ("x", "combination --tol 0.1")),
         *(f"--noise 1 --tol {value}" for value in ("0", "-1", "nan", "2", DIGITS)),

@@ -43,8 +43,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Pat
     save_noise(Isotropic(2.0), "noise.json")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["calibrate", "--model", MODEL, "--tol", "1e-3", *arguments])
+def run(*arguments: str, model: str = MODEL) -> Result:
+    return CliRunner().invoke(app, ["calibrate", "--model", model, "--tol", "1e-3", *arguments])
 
 
 def report(*arguments: str) -> dict[str, object]:
@@ -87,6 +87,9 @@ def test_options_reach_the_calibration() -> None:
     assert [level["alpha"] for level in found["levels"]] == [0.2, 0.4]  # type: ignore[attr-defined]
     around = ("--noise", "1", "--images", "2", "--mean", "mean.npy", "--contrast", "reference")
     assert report(*around, "--reference-noise", "0")["pvalues"] != report(*around)["pvalues"]
+    np.save("recording.npy", np.ones(256))
+    done = run("--noise", "1", "--images", "1", "--mean", "recording.npy", model="signal256")
+    assert (done.exit_code, "these are too few signals" in done.output) == (0, True), done.exception
     sized = report("--noise", "1", "--images", "2", "--size", "8x8")
     assert sized["pvalues"] == report("--noise", "1", "--images", "2", "--size", "1x8x8")["pvalues"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -251,9 +252,19 @@ def test_the_noise_of_signals_is_fitted_checked_and_used(
         np.save(f"recordings/{number}.npy", signal)
     done = run_main(capsys, "noise", "fit", "recordings", "--axes", "1", "--out", "noise.json")
     assert (done.code, "6 signals of 256 samples and 1 channel" in done.err) == (0, True), done.err
-    assert run_main(capsys, "noise", "check", "recordings", "--axes", "1", "--noise", "noise.json").code == 0
+    checked = run_main(capsys, "noise", "check", "recordings", "--axes", "1", "--noise", "noise.json")
+    assert (checked.code, "equal mean value" in checked.out, "brightness" in checked.out) == (0, True, False)
     options = ("--model", str(bundled_model(axes=1)), "--noise", "noise.json", "--no-interval", "--tol", "1e-3")
     done = run_main(capsys, "test", "recordings/0.npy", *options)
     assert (done.code, done.out.startswith("signal")) == (0, True), done.err
     refused = run_main(capsys, "noise", "fit", "recordings", "--out", "noise.json")
     assert (refused.code, "Traceback" in refused.err) == (2, False)
+    assert refused.err.endswith("got an array of shape (256,): give one, or --axes 1.\n")
+    with wave.open("recording.wav", "wb") as file:
+        file.setparams((1, 2, 100, 0, "NONE", ""))
+        file.writeframes(bytes(600))
+    refused = run_main(capsys, "noise", "fit", "recording.wav", "--axes", "3", "--out", "noise.json")
+    assert refused.err.endswith("which holds signals, and a volume is needed: give one, or --axes 1.\n")
+    np.save("volume.npy", np.zeros((4, 4, 4)))
+    refused = run_main(capsys, "noise", "fit", "volume.npy", "--axes", "1", "--out", "noise.json")
+    assert refused.err.endswith("got an array of shape (4, 4, 4): give one, or --axes 2 or 3.\n")

@@ -34,8 +34,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Pat
     np.save("small.npy", np.zeros((4, 4)))
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["power", "--model", MODEL, "--tol", "1e-2", *arguments])
+def run(*arguments: str, model: str = MODEL) -> Result:
+    return CliRunner().invoke(app, ["power", "--model", model, "--tol", "1e-2", *arguments])
 
 
 def report(*arguments: str) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
         ("--noise sample", "--noise sample estimates the noise from each image, .* with --true-noise"),
         ("--noise 1 --true-noise wavelet", "--true-noise must be a number or a noise file"),
         ("--noise 1 --randomise 20", "^--randomise must be 0, for the paper's test, or a number"),
-        ("--noise 1 --delta=-1", "^--delta .the heights of the square. must be from 0"),
-        ("--noise 1 --side 9", "^--side .of the square, in pixels. must be at least 1 and at most 8"),
-        ("--noise 1 --side 8", "^--side = 8 makes the square all of the image"),
+        ("--noise 1 --delta=-1", "^--delta .the heights of the raised part. must be from 0"),
+        ("--noise 1 --side 9", "^--side .of the raised part, in pixels. must be at least 1 and at most 8"),
+        ("--noise 1 --side 8", "^--side = 8 raises all of the image"),
         (
             "slope.npy other.npy --noise 1 --images 1",
             "^--images = 1 would leave out .* give at least 2, or fewer",
@@ -117,6 +117,29 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         raise done.exception
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--side 0", "--side (of the raised part, in samples) must be at least 1 and at most 256, got 0."),
+        ("--side 256", "--side = 256 raises all of the signal, so that there is nothing to compare it with: give"),
+        ("slope.npy other.npy", "signal 0: the model takes signals of length 256 and 1 channel"),
+        ("deep.npy", "deep.npy must hold one signal (T,) or (C, T), got an array of shape (2, 2, 2): give one, or a "),
+    ],
+)
+def test_signals_are_called_signals(arguments: str, message: str) -> None:
+    np.save("deep.npy", np.zeros((2, 2, 2)))
+    done = run("--noise", "1", *arguments.split(), model="signal256")
+    assert str(done.exception).startswith(message)
+
+
+def test_backgrounds_of_signals() -> None:
+    np.save("recording.npy", np.linspace(0, 3, 256))
+    done = run("recording.npy", "--noise", "1", "--images", "1", "--decide", "--region-unit", "patches",
+               "--randomise", "0.5", "--delta", "2", "--json", model="signal256")  # fmt: skip
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout)["side"] == 256 // 3
 
 
 def test_a_model_that_resizes_needs_a_size(tmp_path: Path, saved_tiny_model: Path) -> None:

@@ -69,6 +69,10 @@ def library(**settings: object) -> AttentionTest:
         (("--alternative", "equal-tailed"), {"alternative": "equal-tailed"}),
         (("--contrast", "background"), {"contrast": Background()}),
         (("--contrast", "neighbourhood:1.5"), {"contrast": Neighbourhood(1.5)}),
+        (
+            ("--contrast", "neighbourhood:5", "--spacing", "2.5,0.7"),
+            {"contrast": Neighbourhood(5, spacing=(2.5, 0.7))},
+        ),
         (("--contrast", "region-mean", "--filter", "laplacian"), {"contrast": Filtered("laplacian", of=RegionMean())}),
         (("--filter", "sobel-x"), {"contrast": Filtered("sobel-x")}),
         (("--filter", "sobel-y"), {"contrast": Filtered("sobel-y")}),
@@ -204,6 +208,11 @@ def test_deciding_and_writing_a_table_go_together() -> None:
         ("--noise 1 --contrast neighbour", "--contrast must be background, neighbourhood:RADIUS, reference or region"),
         ("--noise 1 --contrast neighbourhood:far", "--contrast neighbourhood:RADIUS needs a number .* got 'far'"),
         ("--noise 1 --contrast background:3", "--contrast must be background, .* got 'background:3'"),
+        ("--noise 1 --spacing 1,2", "--spacing is for --contrast neighbourhood:RADIUS, but --contrast is background"),
+        (
+            "--noise 1 --contrast neighbourhood:5 --spacing far",
+            "--spacing must be a number or several separated by commas, got 'far'",
+        ),
         ("--noise 1 --contrast reference", "give it with --reference"),
         ("--noise 1 --reference 1.npy", "--reference is for --contrast reference, but --contrast is background"),
         ("--noise 1 --reference-noise 1", "--reference-noise is for --contrast reference, but --contrast is backg"),
@@ -271,6 +280,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--heads 99", "--heads = 99, but the model has heads"),
         ("--map layer:99", "--map layer:K must be from -2 to 1 for this model, got 99"),
         ("--contrast neighbourhood:0", "--contrast neighbourhood:RADIUS must be finite and at least 1 pixel"),
+        ("--contrast neighbourhood:5 --spacing 1,0", "--spacing (each length) must be positive and finite, got 0.0"),
         ("--filter gaussian:0", "--filter gaussian:SIGMA (of the blur) must be positive"),
         (
             "--contrast reference --reference 1.npy --reference-noise=-1",

@@ -116,6 +116,28 @@ def test_wfdb_channels(tmp_path: Path, values: np.ndarray[Any, Any]) -> None:
         read_image(tmp_path / "a.hea", dimension=1)
 
 
+def test_a_wfdb_record_is_the_files_that_its_header_names(tmp_path: Path) -> None:
+    header = tmp_path / "a.hea"
+    header.write_text(
+        "# two files\na 2 50 10\nfirst.dat 16 200 12 0 0 0 0 I\n\nsecond.d16 16 200 12 0 0 0 0 II\n# end\n"
+    )
+    for name in ("first.dat", "second.d16", "a.dat"):
+        (tmp_path / name).write_bytes(bytes(20))
+    record = ImageSource(path=header)
+    assert record.files == (header, tmp_path / "first.dat", tmp_path / "second.d16")
+    before = record.stamp()
+    (tmp_path / "a.dat").write_bytes(bytes(21))  # that of another record
+    assert record.stamp() == before
+    (tmp_path / "second.d16").write_bytes(b"\1" * 20)
+    assert record.stamp() != before
+    (tmp_path / "second.d16").unlink()
+    assert record.files == (header, tmp_path / "first.dat")
+    header.write_bytes(b"\xff\0" * 50)  # no header at all
+    assert record.files == (header,)
+    header.unlink()
+    assert (record.files, record.stamp()) == ((header,), None)
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyedflib", None)
     (tmp_path / "a.edf").write_bytes(b"0" * 300)

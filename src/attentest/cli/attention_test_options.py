@@ -72,6 +72,14 @@ class AttentionTestOptions:
     contrast: str = option(
         f"What the mean of the region is compared with: {CONTRASTS.choices()}.", default="background", panel=COMPARED
     )
+    spacing: str | None = option(
+        "For --contrast neighbourhood: distances of pixels along each axis, such as 2.5,0.7,0.7 in mm; RADIUS is then "
+        "in the same unit.",
+        default=None,
+        metavar="LENGTHS",
+        panel=COMPARED,
+        shown_default="1, so that RADIUS is in pixels",
+    )
     reference_noise: str | None = option(
         "Noise of the reference image, as for --noise; 0 if it has none.",
         default=None,
@@ -130,7 +138,7 @@ class AttentionTestOptions:
             noise=as_noise_model(self.noise, self.rho),
             attention=as_map(self.map_name, self.heads, self.target, self.text, self.sign),
             preprocessing="saved" if self.preprocessing else None,
-            contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
+            contrast=as_chosen_contrast(self.contrast, self.spacing, self.reference_noise, self.rho, self.kernel),
             search=spectral if self.search == SPECTRAL else str(self.search),
             confidence_level=confidence_level,
             device=self.device,

@@ -59,6 +59,13 @@ noise = typer.Typer(
 )
 
 
+AXES = {
+    f"a model of {' or '.join(worded('images', axis) for axis in axes)}": f"--axes {' or '.join(map(str, axes))}"
+    for axes in ((1,), (2,), (3,), (1, 2), (2, 3))
+}
+"""The option that says what files hold, in place of the model that decides it where images are tested."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceOptions:
     """Options of the commands that read reference images."""
@@ -99,7 +106,7 @@ def named_by_files(sources: Sequence[ImageSource]) -> Iterator[None]:
     listed = [source.name for source in sources]
     kinds = (f"{kind}{called}" for kind in ("", "reference ") for called in ("image", "signal", "volume"))
     names = {f"{kind} {number}": name for kind in kinds for number, name in enumerate(listed, start=1)}
-    with named_by_options(names):
+    with named_by_options({**AXES, **names}):
         yield
 
 
@@ -317,7 +324,8 @@ def fit(
     halves = f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
     say(worded(f"{halves}{few if degrees < FEW_DEGREES else ''}", options.axes))
     if objection:
-        say(f"warning: {objection}\nattentest noise check says what it does to p-values and what to do")
+        say(f"warning: {objection}")
+        say("attentest noise check says what it does to p-values and what to do")
     typer.echo(str(out))
 
 

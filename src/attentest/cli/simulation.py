@@ -213,15 +213,18 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
 
     image_count(images)
     drawn = drawing.drawn(options.noise)
+    test = options.attention_test()
+    dimension = test.pipeline.inputs.dimension
+    read: dict[str, Any] = {"frame": drawing.frame, "window": drawing.window, "dimension": dimension}
     null_images = NullImages(
-        options.attention_test(),
+        test,
         drawing.seed,
-        mean=None if mean is None else read_image(mean, frame=drawing.frame, window=drawing.window),
+        mean=None if mean is None else read_image(mean, **read),
         reference_images=drawing.reference_images,
         estimator=None if drawing.estimator is None else str(drawing.estimator),
         **drawn,
     )
-    engine, dimension = where.chosen(), null_images.images.dimension
+    engine = where.chosen()
     called = worded("null image", dimension)
     interruption = Interruption()
     with (
@@ -281,13 +284,13 @@ class PowerOptions(SimulationOptions):
         limits=(1, None),
     )
     delta: list[float] | None = option(
-        "Height of the planted square in standard deviations of the noise; repeatable.",
+        "Height of the raised part in standard deviations of the noise; repeatable.",
         default=None,
         metavar="X",
         shown_default="0, 1, 2, 3; with image files 0",
     )
     side: int | None = option(
-        "Side of the planted square in pixels.", default=None, panel=IMAGE, shown_default="a third of the shorter side"
+        "Side of the raised part in pixels.", default=None, panel=IMAGE, shown_default="a third of the shorter side"
     )
     randomise: list[float] | None = option(
         "A gamma to compare: noise added before the region is chosen, over that of the image; repeatable.",
@@ -338,12 +341,12 @@ def power(
     attentest power templates/*.npy --model my-vit --noise noise.safetensors
     ```
 
-    Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
-    region the table shows the share of them that is rejected, with its 95% interval; the least true difference that
-    is found with a probability of --power, given the region; the length of the confidence intervals over that of the
-    naive ones, and how many hold the true value; and the overlap (IoU) of region and square. Differences and lengths
-    are medians. Choose with it before looking at the data, not after. Ctrl-C ends the command with a report on the
-    rows that are finished.
+    Simulated images are a background with a raised part at a random place (a square; of a signal an interval, of a
+    volume a cube) and noise. For each gamma and each kind of region the table shows the share of them that is rejected,
+    with its 95% interval; the least true difference that is found with a probability of --power, given the region; the
+    length of the confidence intervals over that of the naive ones, and how many hold the true value; and the overlap
+    (IoU) of region and raised part. Differences and lengths are medians. Choose with it before looking at the data, not
+    after. Ctrl-C ends the command with a report on the rows that are finished.
     """
     check_level(drawing.alpha)
     check_level(drawing.power, "--power")
@@ -355,8 +358,10 @@ def power(
     from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
 
     drawn = drawing.drawn(options.noise)
+    test = options.attention_test(None if drawing.decide else Definition.confidence_level)
+    dimension = test.pipeline.inputs.dimension
     simulation = Simulation(
-        options.attention_test(None if drawing.decide else Definition.confidence_level),
+        test,
         images,
         drawing.seed,
         randomise=drawing.randomise or RANDOMISE,
@@ -364,13 +369,13 @@ def power(
         region_unit=[str(unit) for unit in drawing.region_unit] if drawing.region_unit else REGIONS,
         deltas=drawing.delta or None,
         side=drawing.side,
-        backgrounds=[source.read() for source in sources] or None,
+        backgrounds=[source.read(dimension) for source in for_model(sources, dimension)] or None,
         alpha=drawing.alpha,
         power=drawing.power,
         **drawn,
     )
     say(
-        f"{counted(len(simulation), 'test')}: {counted(images, worded('image', simulation.images.dimension))}, "
+        f"{counted(len(simulation), 'test')}: {counted(images, worded('image', dimension))}, "
         f"{counted(len(simulation.designs), 'way')} to choose the region, "
         f"{counted(len(simulation.deltas), 'height')} of the planted signal"
     )

@@ -99,13 +99,19 @@ def _one_noise_model(text: str, rho: float, option: str) -> NoiseModel:
     return cast("NoiseModel", as_noise_model(text, rho, option))
 
 
-def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kernel: str | None) -> Contrast:
+def as_chosen_contrast(
+    text: str, spacing: str | None, reference_noise: str | None, rho: float, kernel: str | None
+) -> Contrast:
     """Return the contrast of "background" or "neighbourhood:5", of the filtered image if there is a kernel."""
     from attentest.contrast import Filtered
 
     if reference_noise is not None and text != "reference":
         raise InputError(f"--reference-noise is for --contrast reference, but --contrast is {text}.")
-    keywords = {"noise": as_reference_noise(reference_noise, rho)} if text == "reference" else {}
+    keywords: dict[str, Any] = {"noise": as_reference_noise(reference_noise, rho)} if text == "reference" else {}
+    if spacing is not None:
+        if text.partition(":")[0] != "neighbourhood":
+            raise InputError(f"--spacing is for --contrast neighbourhood:RADIUS, but --contrast is {text}.")
+        keywords["spacing"] = tuple(_numbers(spacing, "--spacing"))
     contrast: Contrast = CONTRASTS.create(text, "--contrast", **keywords)
     if kernel is None:
         return contrast

@@ -200,7 +200,8 @@ def read_scan(
         holds = " or ".join(worded("images", known) for known in file_format.dimensions)
         raise InputError(
             f"{path} is taken for {name}, which holds {holds}, and {worded('an image', dimension)} is needed: give "
-            f"one, or a model of {holds}."
+            f"one, or a model of {holds}.",
+            f"a model of {holds}",
         )
     if channels and dimension != 1:
         raise InputError(f"{path} is taken for {name}, whose channels have no names: leave channels (--channel) out.")

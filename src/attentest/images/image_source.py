@@ -25,6 +25,7 @@ from attentest.images.image_file import (
     decoding,
     read_scan,
 )
+from attentest.images.signal_file import samples_of
 from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
@@ -108,8 +109,7 @@ def _images_in(archive: zipfile.ZipFile, path: Path, array: str, dimension: int)
 def _header(file: Any, path: Path, array: str | None, size: int, dimension: int) -> Header:
     """Return shape, order and dtype of a stack in .npy format, checked; the file is then at its first value."""
     where = str(path) if array is None else f"{array} in {path}"
-    axes, wanted = (dimension + 1, dimension + 2), f"be a stack {STACKS[dimension]}"
-    header = shape, _, _ = _array_header(file, where, size, axes, wanted)
+    header = shape, _, _ = _array_header(file, where, size, dimension, stacked=True)
     if math.prod(shape[1:]) > MAX_PIXELS:
         raise InputError(
             f"{worded('an image', dimension)} of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values."
@@ -117,10 +117,10 @@ def _header(file: Any, path: Path, array: str | None, size: int, dimension: int)
     return header
 
 
-def _array_header(file: Any, where: object, size: int, dimensions: tuple[int, ...], wanted: str) -> Header:
+def _array_header(file: Any, where: object, size: int, dimension: int, stacked: bool = False) -> Header:
     """Return shape, order and dtype of an array in .npy format of so many bytes; the file is then at its first value.
 
-    ``wanted`` says what an array of these dimensions would be, for the error about another.
+    The array is an image of so many axes, perhaps with channels, or a stack of them.
     """
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -129,8 +129,12 @@ def _array_header(file: Any, where: object, size: int, dimensions: tuple[int, ..
     shape, fortran, dtype = read[version](file)
     if dtype.kind not in "biuf":
         raise InputError(f"{where} must hold real numbers, got an array of {dtype}.")
-    if len(shape) not in dimensions or min(shape) < 1:
-        raise InputError(f"{where} must {wanted}, got an array of shape {shortened(shape)}.")
+    fitting = [known for known in WANTED if len(shape) - stacked in (known, known + 1)]
+    if dimension not in fitting or min(shape) < 1:
+        wanted = f"be a stack {STACKS[dimension]}" if stacked else f"hold {WANTED[dimension]}"
+        model = f"a model of {' or '.join(worded('images', known) for known in fitting)}"
+        advice = f": give one, or {model}" if fitting and dimension not in fitting else ""
+        raise InputError(f"{where} must {wanted}, got an array of shape {shortened(shape)}{advice}.", model)
     if file.tell() + math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"it ends before the array of shape {shortened(shape)} that its header announces")
     return shape, fortran, dtype
@@ -177,7 +181,7 @@ def read_npy(path: Path, frame: int | None, dimension: int = 2) -> NDArray[Any]:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
     with decoding(f"{path} is not a readable .npy array", quoted=True):
         with path.open("rb") as file:
-            _array_header(file, path, _size(file), (dimension, dimension + 1), f"hold {WANTED[dimension]}")
+            _array_header(file, path, _size(file), dimension)
         values = np.lib.format.open_memmap(path, mode="r")
     if values.size > MAX_PIXELS:
         raise InputError(f"{path} holds {values.size} values, more than the {MAX_PIXELS} allowed.")
@@ -226,10 +230,9 @@ class ImageSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read: those of a series, or the file; beside a WFDB header its samples."""
-        samples = self.path.with_suffix(".dat")
-        is_record = self.path.suffix.lower() == ".hea" and samples.is_file()
-        return self.slices or ((self.path, samples) if is_record else (self.path,))
+        """The files that are read: those of a series, or the file; beside a WFDB header the samples that it names."""
+        named = samples_of(self.path) if self.path.suffix.lower() == ".hea" else ()
+        return self.slices or (self.path, *(path for path in named if path.is_file()))
 
     @property
     def _place(self) -> str:

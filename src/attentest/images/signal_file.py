@@ -52,6 +52,23 @@ def _size_of_edf(path: Path) -> int:
     return int(head[184:192]) + int(head[236:244]) * samples * width
 
 
+LARGEST_HEADER = 2**20
+"""Most characters of a WFDB header that are searched for names of files."""
+
+
+def samples_of(header: Path) -> list[Path]:
+    """Return the files of samples that the header of a WFDB record names: the first word of each line after its first.
+
+    None for a header that cannot be read; whether they are there is not checked.
+    """
+    try:
+        with header.open(encoding="utf-8", errors="replace") as file:
+            lines = [line.split() for line in file.read(LARGEST_HEADER).splitlines() if not line.startswith("#")]
+    except OSError:
+        return []
+    return [header.parent / name for name in dict.fromkeys(words[0] for words in list(filter(None, lines))[1:])]
+
+
 def read_wfdb(path: Path, channels: Sequence[str]) -> Scan:
     """Return channels (C, T) of a WFDB record, which is given by its header, in their physical units."""
     with optional_package("WFDB", "wfdb", "signals") as wfdb:
@@ -62,7 +79,7 @@ def read_wfdb(path: Path, channels: Sequence[str]) -> Scan:
         chosen = chosen_channels(names, channels, path)
         check_values(len(chosen) * length, path)
         for name in dict.fromkeys(header.file_name or ()):
-            if not path.with_name(name).exists():
+            if not (path.parent / name).exists():
                 raise InputError(f"{path} belongs to the samples in {name}, which is not beside it: copy it there.")
         with decoding(f"the samples of {path} end before the last one or are damaged: copy all files of the record"):
             values = np.ascontiguousarray(wfdb.rdrecord(record, channels=chosen).p_signal.T, dtype=np.float64)

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from attentest.checks import as_generator, whole_number
 from attentest.contrast.contrast import channel_weights, per_pixel
-from attentest.errors import InputError
+from attentest.errors import InputError, worded
 from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
 from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, Poisson, as_noise
 from attentest.noise.model import check_shape, complete
@@ -147,15 +147,14 @@ class SimulatedImages:
         if not isinstance(test, AttentionTest):
             raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
         self.backgrounds = tuple(_background(test, mean, image_shape) for mean in means)
+        self.dimension = len(test.image_shape) - 1
         if side is not None:
             sizes = [background.shape[1:] for background in self.backgrounds]
-            side = whole_number(side, "side (of the square, in pixels)", 1, min(map(min, sizes)))
+            name = worded("side (of the raised part, in pixels)", self.dimension)
+            side = whole_number(side, name, 1, min(map(min, sizes)))
             if any(set(size) == {side} for size in sizes):
-                raise InputError(
-                    f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
-                    "give a smaller one.",
-                    "side",
-                )
+                said = f"side = {side} raises all of the image, so that there is nothing to compare it with: give less."
+                raise InputError(worded(said, self.dimension), "side")
         self._side = side
         noise = test.noise if true_noise is None else true_noise
         if isinstance(test.noise, Poisson):
@@ -174,13 +173,12 @@ class SimulatedImages:
             raise InputError(f"{which}{error}", *error.parameters) from None
         self.seed: tuple[int, ...] = tuple(as_generator(rng).integers(2**63, size=2).tolist())
         self._contrast = test.contrast
-        self.dimension = len(test.image_shape) - 1
         for number in range(len(self.backgrounds)):
             references = self.references([number])
             try:
                 test.validate(self.image(number), reference=None if references is None else next(references))
             except InputError as error:
-                where = f"image {number}: " if len(self.backgrounds) > 1 else ""
+                where = worded(f"image {number}: ", self.dimension) if len(self.backgrounds) > 1 else ""
                 raise InputError(f"{where}{error}", *error.parameters) from None
 
     def image(self, number: int, height: float = 0.0) -> Sample:

@@ -66,9 +66,10 @@ def plan(
 ) -> Plan:
     """Simulate what a test would find, by how it is randomised and by what regions consist of.
 
-    Simulated images are a background, a bright square at a random place (a dark one for the alternative "less") and
-    noise. All designs and heights have the same backgrounds, places and noise, so that their differences are due to
-    chance as little as possible. It takes n tests for each gamma, each kind of region and each height of the square.
+    Simulated images are a background, a bright square at a random place (a dark one for the alternative "less"; of a
+    signal an interval, of a volume a cube) and noise. All designs and heights have the same backgrounds, places and
+    noise, so that their differences are due to chance as little as possible. It takes n tests for each gamma, each kind
+    of region and each height of the square.
 
     Parameters
     ----------
@@ -293,7 +294,7 @@ def _designs(test: AttentionTest, randomise: Any, draws: Any, region_unit: Any) 
 
 
 def _height(delta: Any) -> float:
-    name = "deltas (the heights of the square)"
+    name = "deltas (the heights of the raised part)"
     number = real_number(delta, name)
     if not 0 <= number <= LARGEST_DELTA:
         raise parameter_error(name, f"must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}")

@@ -296,7 +296,7 @@ def _computation_time(preset: Preset, published: bool) -> Counted:
     return counted
 
 
-def worded(text: str, on_series: bool) -> str:
+def series_words(text: str, on_series: bool) -> str:
     """Return a text about images in the words of what an experiment is run on."""
     words = {"image size": "length", "images": "series", "image": "series", "pixels": "samples"} if on_series else {}
     for word, other in words.items():

@@ -26,7 +26,7 @@ from attentest.studies.rate_figures import (
     name_in_legend,
     titled_panels,
 )
-from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES, worded
+from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES, series_words
 from attentest.studies.reproduction.measures import POWER, Setting, chosen
 from attentest.training.paper_model import ALL_MODELS, MODELS, architecture_of, axes_of, model_name, size_of
 
@@ -106,7 +106,7 @@ def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) ->
         axes.set_ylim(-0.03, 1.05)
         draw_grid(axes)
         _model_axis(axes, models)
-    return legend_below(figure, 5, worded(REJECTED, axes_of(models[0]) == 1))
+    return legend_below(figure, 5, series_words(REJECTED, axes_of(models[0]) == 1))
 
 
 def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[tuple[str, ...], Sequence[str]]]) -> Figure:
@@ -141,7 +141,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
             axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
         axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
         draw_grid(axes)
-    return legend_below(figure, 3, worded(FOUND, axes_of(first) == 1))
+    return legend_below(figure, 3, series_words(FOUND, axes_of(first) == 1))
 
 
 def our_levels_figure(settings: Sequence[Setting]) -> Figure:
@@ -159,7 +159,7 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_xticks(range(len(models)), [model_name(model, "\n") for model in models])
         axes.set_xlabel(f"architecture, and {'length' if axes_of(models[0]) == 1 else 'pixels of the image'}")
         draw_grid(axes)
-    return legend_below(_from_zero(figure), 4, worded(REJECTED, axes_of(models[0]) == 1))
+    return legend_below(_from_zero(figure), 4, series_words(REJECTED, axes_of(models[0]) == 1))
 
 
 def our_power_figure(settings: Sequence[Setting]) -> Figure:
@@ -182,7 +182,7 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
         for axes in (above, below):
             draw_grid(axes)
     panels[1, 0].set_ylabel("median length of the 95% interval,\nas a multiple of the naive one")
-    return legend_below(figure, 4, worded(FOUND, axes_of(ours[0]["model"]) == 1))
+    return legend_below(figure, 4, series_words(FOUND, axes_of(ours[0]["model"]) == 1))
 
 
 def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Setting], float]) -> None:

@@ -13,7 +13,7 @@ from attentest.search import CONVERGED
 from attentest.studies import document
 from attentest.studies.document import Columns, Markdown, cell, span, table
 from attentest.studies.reproduction import measures
-from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, worded
+from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, series_words
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
 from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, label
 from attentest.studies.reproduction.run import DERIVATIVE_COST
@@ -97,7 +97,7 @@ def render_markdown(summary: Summary) -> str:
         "paper_counts": measures.COUNTS,
         "published_permutation": PERMUTATION,
         "tol": f"{TOL:g}",
-        **{"cell": cell, "span": span, "label": label, "worded": worded},
+        **{"cell": cell, "span": span, "label": label, "series_words": series_words},
         **{"worst": _worst, "coverage": _coverage, "longest": _longest, "published_power": _published_power},
     }
     return document.render("attentest.studies.reproduction", content)

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from attentest.statistics.multiple_testing import rate_of
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, span
-from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS, worded
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS, series_words
 from attentest.studies.reproduction.measures import COUNTS, IMAGES, PERMUTATION, POWER, SECONDS, Setting, chosen, label
 
 Rate: TypeAlias = Mapping[str, Any]
@@ -52,7 +52,7 @@ class Statement:
 
     def on_series(self, where: str) -> Statement:
         """Return the same statement about series, with the place in the paper of that about images."""
-        text = worded(self.text, on_series=True)
+        text = series_words(self.text, on_series=True)
         return replace(self, text=f"On series, {text[0].lower()}{text[1:]}", where=f"{where}, of images")
 
 
@@ -78,7 +78,7 @@ def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             outcome, numbers = statement.judged(settings)
             where = OURS if statement.ours else statement.where or described.where
             entry = {"experiment": experiment, "statement": statement.text, "where": where, "verdict": outcome}
-            judged.append({**entry, "numbers": worded(numbers, described.on_series), "ours": statement.ours})
+            judged.append({**entry, "numbers": series_words(numbers, described.on_series), "ours": statement.ours})
     return judged
 
 
