@@ -240,6 +240,7 @@ def test_other_sizes_of_images(name: str) -> None:
             image_size=size,
             plain=name not in THROUGH_MODULES,
             same=1e-5,
+            maps=("gradient rollout", "HiResCAM", "integrated gradients of pixels"),  # of attention, tokens and pixels
         )
 
 
