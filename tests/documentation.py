@@ -17,6 +17,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=
 
 NOT_RUN = {
     r"attentest bench\b": "takes minutes: tests/studies/test_benchmark.py runs a small one",
+    r"attentest demo\b": "tests/cli/test_cli.py runs all three demonstrations",
     r"attentest app\b": "serves a page until Ctrl-C: tests/app/test_server.py opens it",
     r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/studies/test_cli_reproduce.py",
     r"attentest reproduce report": "needs the trials of such a run: tests/studies/test_cli_reproduce.py",
@@ -26,7 +27,7 @@ NOT_RUN = {
     r"attentest test slice.npy --model mine/model": "needs what the study of the page writes, which trains for minutes",
     r"ray start": "starts Ray's own servers",
     r"pip install": "changes the environment: its extras are compared with pyproject.toml",
-    r"make (?!demo)": "its recipe is compared with the Makefile: it runs these tests, or takes minutes",
+    r"make\b": "its recipe is looked up in the Makefile: it runs these tests or a demonstration, or takes minutes",
 }
 """Commands that are read (their options must exist) and not run, with the reason."""
 
@@ -34,8 +35,8 @@ SUBSTITUTIONS = {
     r"--certify-draws 999": ("--certify-draws 4", "a certificate of 999 draws takes 28,000 evaluations"),
     r"--certify(?!-| --certify-draws)": ("--certify --certify-draws 4", "99 draws take 3,000 evaluations"),
     r"attentest noise check": (
-        "attentest noise check --simulations 159",
-        "999 simulations take seconds, and fewer are refused",
+        "attentest noise check --simulations 19 --alpha 0.4",
+        "999 simulations take seconds, and fewer than 19 are refused",
     ),
     r"google/vit-base-patch16-224": ("my-vit", "the model is on a hub"),
     r"facebook/dinov2-base": ("rescaling-vit", "the model is on a hub"),

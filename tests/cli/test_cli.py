@@ -263,7 +263,9 @@ def test_folders_of_outputs_are_created(
             ("--parquet", "d/table.parquet"), ("--report", "e/report.json"), ("--out", "f/results"),
         ),
         ("noise", "fit", *images): (("--out", "g/noise.json"),),
-        ("noise", "check", *images, "--noise", "1", "--simulations", "159"): (("--figure", "h/figure.png"),),
+        ("noise", "check", *images, "--noise", "1", "--simulations", "19", "--alpha", "0.4"): (
+            ("--figure", "h/figure.png"),
+        ),
         ("report", "f/results"): (("--out", "i/report.json"),),
     }  # fmt: skip
     for command, options in outputs.items():

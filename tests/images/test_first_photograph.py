@@ -16,6 +16,7 @@ from attentest import AttentionTest, bundled_model
 from attentest.attention.huggingface import FAMILIES
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
+from attentest.search import SpectralSearch
 from command_line import run_main
 from families import FAMILY_MODELS
 
@@ -23,6 +24,7 @@ RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(256, size=(20, 27, 3)).astype(np.uint8)
 GREY = RNG.integers(256, size=(20, 27)).astype(np.uint8)
 NULL = RNG.normal(size=(16, 16))
+COARSE = SpectralSearch(tol=0.1)
 NOTE = "the model was saved without an image processor: it saw the image as ViTImageProcessor prepares it by default"
 
 
@@ -57,22 +59,27 @@ def test_the_bundled_model_takes_photographs_and_null_images_as_before(
     plain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(plain)
-    done = run_main(capsys, "test", "photo.png", "grey.png", "null.npy", "--noise", "8", "--no-interval")
+    quick = ("--no-interval", "--tol", "0.1")
+    done = run_main(capsys, "test", "photo.png", "grey.png", "null.npy", "--noise", "8", *quick)
     assert not done.code, done.err
     assert f"{NOTE}, made grey if it is in colour, resized to 16 x 16 pixels and scaled" in done.out
     (marked,) = (line for line in done.out.splitlines() if "null.npy" in line)
     assert not marked.rstrip().endswith("a")
-    done = run_main(capsys, "test", "null.npy", "--noise", "1", "--json")
+    done = run_main(capsys, "test", "null.npy", "--noise", "1", "--json", *quick)
     settings = json.loads(done.out)["settings"]
     assert settings["preprocessing"] is None
 
 
 @pytest.mark.parametrize("image", [NULL, (NULL > 0), (100 + 20 * NULL).astype(np.uint8)])
 def test_images_that_fit_a_model_of_one_channel_are_taken_as_they_are(image: NDArray[Any]) -> None:
-    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None)
-    untouched = AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None, preprocessing=None)
-    assert test(image).log_pvalue == untouched(image).log_pvalue
-    assert test(image).settings == untouched(image).settings
+    assumed, untouched = (
+        AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None, search=COARSE, **options)(
+            image
+        )
+        for options in ({}, {"preprocessing": None})
+    )
+    assert assumed.log_pvalue == untouched.log_pvalue
+    assert assumed.settings == untouched.settings
 
 
 def test_colours_become_grey_as_in_pillow_and_noise_stays_that_of_the_colours() -> None:
@@ -80,7 +87,7 @@ def test_colours_become_grey_as_in_pillow_and_noise_stays_that_of_the_colours() 
     pixels = torch.from_numpy(np.moveaxis(COLOUR, -1, 0).astype(np.float64))[None]
     pillow = np.asarray(Image.fromarray(COLOUR).convert("L")) / 255
     assert np.abs(inputs(pixels)[0, 0].numpy() - (pillow - 0.5) / 0.5).max() < 1.01 / 255  # Pillow rounds
-    result = AttentionTest.from_pretrained(bundled_model(), noise=8.0, confidence_level=None)(COLOUR)
+    result = AttentionTest.from_pretrained(bundled_model(), noise=8.0, confidence_level=None, search=COARSE)(COLOUR)
     region = result.region[:, :, None]
     eta = np.where(region, 1 / region.sum(), -1 / (~region).sum()) / 3 * np.ones(COLOUR.shape)
     assert result.statistic == pytest.approx((eta * COLOUR).sum() / (8.0 * np.sqrt((eta**2).sum())))
@@ -113,7 +120,7 @@ def test_every_family_of_images_has_the_image_processor_of_transformers(family: 
     ],
 )
 def test_what_is_assumed_can_be_chosen(options: dict[str, Any], steps: dict[str, Any]) -> None:
-    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None, **options)
+    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None, search=COARSE, **options)
     assert test.preprocessing is not None
     assert {name: getattr(test.preprocessing, name) for name in steps} == steps
     assert 0 < test(GREY).pvalue <= 1
@@ -130,7 +137,8 @@ def test_other_choices_and_images_without_black_and_white_end_in_a_sentence(
     assert "--range 0,1" in done.err
     assert "--scale none" in done.err
     for options in (("--scale", "none"), ("--range", "-3,3")):
-        assert not run_main(capsys, "test", "other.npy", "--noise", "1", "--no-interval", *options).code
+        quick = ("--no-interval", "--tol", "0.1")
+        assert not run_main(capsys, "test", "other.npy", "--noise", "1", *quick, *options).code
     done = run_main(capsys, "test", "photo.png", "--noise", "1", "--resize", "none")
     assert "--resize stretch" in done.err
 

@@ -134,7 +134,7 @@ def test_a_run_keeps_rows_and_no_records(
 
     monkeypatch.setattr(BatchRun, "run", copies)
     peak_of_a_run(10, *run)  # imports
-    few, many = 100, 600
+    few, many = 200, 400
     small, large = peak_of_a_run(few, *run), peak_of_a_run(many, *run)
     rows = len(record["results"])  # of an image: the components of its region, which another version may round apart
     assert large - small < (many - few) * rows * BYTES_PER_ROW
