@@ -41,11 +41,10 @@ def arrays(shape: Shape) -> np.ndarray[Any, Any]:
     return image[0] if shape[0] == 1 else image
 
 
-@pytest.mark.parametrize("shape", WORDS)
-@pytest.mark.parametrize("gamma", [0.0, 0.5])
+@pytest.mark.parametrize(("shape", "gamma"), [((1, 64), 0.0), ((3, 64), 0.5), ((1, 4, 8, 8), 0.0), ((1, 4, 8, 8), 0.5)])
 def test_a_result_is_told_shown_and_recorded(shape: Shape, gamma: float, tmp_path: Path) -> None:
     noun, size = WORDS[shape]
-    test = AttentionTest(scores, image_shape=shape, noise=1.0, randomise=gamma)
+    test = AttentionTest(scores, image_shape=shape, noise=1.0, randomise=gamma, search=SpectralSearch(tol=1e-2))
     result = test(arrays(shape))
     assert size in repr(result)
     assert f"the rest of the {noun}" in result.verdict()

@@ -30,7 +30,7 @@ from command_line import run_main
 from families import FAMILY_MODELS, LAYERS, family_model, tiny_with_text, with_random_weights
 from toys import tiny_vit
 
-ROUGH = SpectralSearch(tol=1e-1)
+QUICK: dict[str, Any] = {"noise": 1.0, "search": SpectralSearch(tol=1e-1), "confidence_level": None}
 """What is tested here is the order of things, not p."""
 
 
@@ -41,7 +41,7 @@ def image() -> NDArray[np.float64]:
 
 @pytest.fixture(scope="module")
 def checked(image: NDArray[np.float64]) -> Sanity:
-    test = AttentionTest(tiny_vit(), noise=1.0, attention=GradientRollout(0), search=ROUGH)
+    test = AttentionTest(tiny_vit(), attention=GradientRollout(0), **QUICK)
     return sanity(test, [image, -image], names=["scan", "negative"])
 
 
@@ -141,7 +141,7 @@ def test_norms_are_reset_and_weights_keep_their_size() -> None:
 
 def test_the_map_of_the_bundled_model_depends_on_what_it_learned() -> None:
     image = signal_images(np.random.default_rng(3), 1, 16, 3.0)[0][0]
-    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=ROUGH)
+    test = AttentionTest.from_pretrained(bundled_model(), **QUICK)
     means = list(sanity(test, [image]).mean_correlations.items())
     assert means[0] == ("nothing", pytest.approx(1.0))
     assert means[-1][0] == "whole model"
@@ -150,7 +150,7 @@ def test_the_map_of_the_bundled_model_depends_on_what_it_learned() -> None:
 
 def test_a_map_of_the_first_layer_does_not_depend_on_the_others(image: NDArray[np.float64]) -> None:
     model = tiny_vit()
-    test = AttentionTest(model, noise=1.0, attention=LayerAttention(0), search=ROUGH)
+    test = AttentionTest(model, attention=LayerAttention(0), **QUICK)
     checked = sanity(test, [image])
     assert list(checked.steps) == ["nothing", "layer 2", "layers 1 to 2", "whole model"]
     assert checked.correlations[:2, 0] == pytest.approx(1.0)
@@ -161,7 +161,7 @@ def test_a_map_of_the_first_layer_does_not_depend_on_the_others(image: NDArray[n
 
 
 def test_the_seed_decides(checked: Sanity, image: NDArray[np.float64]) -> None:
-    test = AttentionTest(tiny_vit(), noise=1.0, attention=GradientRollout(0), search=ROUGH)
+    test = AttentionTest(tiny_vit(), attention=GradientRollout(0), **QUICK)
     again, other = sanity(test, [image]), sanity(test, [image], seed=1)
     assert again.correlations[:, 0] == pytest.approx(checked.correlations[:, 0], abs=1e-12)
     assert not np.allclose(again.correlations[1:], other.correlations[1:], atol=1e-3)
