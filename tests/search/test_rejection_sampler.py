@@ -1,4 +1,4 @@
-"""Everything against brute force: images drawn given the selection and the nuisance, on nine pixels."""
+"""Everything against brute force: images drawn given the selection and the nuisance, on nine pixels or voxels."""
 
 from __future__ import annotations
 
@@ -65,8 +65,11 @@ CONTRASTS: list[tuple[str, Any, Eta]] = [
 ]
 
 
-def a_test(**options: Any) -> AttentionTest:
-    return AttentionTest(scores, noise=Dense(COVARIANCE), image_shape=(1, SIDE, SIDE), **options)
+def a_test(sides: tuple[int, ...] = (SIDE, SIDE), **options: Any) -> AttentionTest:
+    def shaped(images: NDArray[np.float64]) -> NDArray[np.float64]:
+        return scores(images).reshape(-1, *sides)
+
+    return AttentionTest(shaped, noise=Dense(COVARIANCE), image_shape=(1, *sides), **options)
 
 
 def images(count: int, seed: int = 3) -> NDArray[np.float64]:
@@ -133,12 +136,28 @@ def test_the_top_fraction(count: int, gamma: float) -> None:
     check_some(test, background, lambda x: by_rank(x, count), gamma)
 
 
+def beside(region: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Compare samples with those next to them."""
+    return mean_of(region) - mean_of(ndimage.binary_dilation(region) & ~region)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("sides", "contrast", "eta"),
+    [((PIXELS,), Background(), background), ((PIXELS,), Neighbourhood(1), beside)]
+    + [(sides, *c[1:]) for sides in [(SIDE, SIDE, 1), (SIDE, 1, SIDE), (1, SIDE, SIDE)] for c in CONTRASTS[:2]],
+)
+def test_signals_and_volumes(sides: tuple[int, ...], contrast: Any, eta: Eta, gamma: float) -> None:
+    """Nine samples or voxels: a ring around some of the voxels is that of the pixels of a plane."""
+    check_some(a_test(sides, threshold=0.4, contrast=contrast, randomise=gamma), eta, by_threshold, gamma)
+
+
 def check_some(test: AttentionTest, eta: Eta, select: Select, gamma: float, least: int = 2) -> None:
     counts: list[int] = []
     for seed, x in enumerate(images(20)):
         if len(counts) == least:
             break
-        result = test(x.reshape(SIDE, SIDE))
+        result = test(x.reshape(test.image_shape[1:]))
         added = noise_added_to(x, result)
         seen = x if added is None else x + added
         sampler = Sampler(x, eta(select(seen[None])[0]), COVARIANCE, select, added, gamma)
