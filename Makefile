@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PLOTS := $(VENV)/.installed-plots
 CHECK := $(VENV)/.installed-check
 TEST := $(VENV)/.installed-test
+DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 COMPARED := $(VENV)/.installed-compared
 # Compiling all of torch and Ray would take most of the time; what is imported is compiled then.
@@ -41,6 +42,11 @@ $(CHECK) $(TEST) $(DOCS): $(VENV)/.installed-%: $(PLOTS)
 	@echo "installing what make $* needs"
 	$(INSTALL) -e '.[$*]'
 	@touch $@
+
+# What make check and make test need, resolved once.
+$(DEV): $(PLOTS)
+	$(INSTALL) -e '.[dev]'
+	@touch $(CHECK) $(TEST) $@
 
 # What the tests compare with. timm lies beside the environment, not in it: tests/timm_models/conftest.py says why.
 $(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(TEST)

@@ -180,8 +180,8 @@ def test_a_notebook_runs_and_shows_a_figure(notebook: Path, tmp_path: Path, monk
 
 
 def run_cell(source: str, known: dict[str, Any]) -> None:
-    """Run a cell with few images, and make what a notebook shows of its last expression."""
-    cell = ast.parse(re.sub(r"\bn=[13]0\b", "n=3", source))
+    """Run a cell with few images and steps of training, and make what a notebook shows of its last expression."""
+    cell = ast.parse(re.sub(r"\brange\(150\)", "range(15)", re.sub(r"\bn=[13]0\b", "n=3", source)))
     last = cell.body.pop() if isinstance(cell.body[-1], ast.Expr) else None
     exec(compile(cell, "cell", "exec"), known)
     if last is not None:
