@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.forward_ad import make_dual, unpack_dual
 
 from attentest.errors import AttentestError, SearchError, counted
+from attentest.search.breakpoints import followed
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.law import Law
@@ -189,6 +191,23 @@ class SearchProblem:
         """Return the margins (m, n) and their derivatives in z (m, n), by forward mode."""
         values, slopes = self._margins_and_slopes(*self._tensors(image, z))
         return self._checked(values, image, z), self._checked(slopes, image, z)
+
+    def pieces_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor, Points, Points]:
+        """Return scores and slopes (m, *grid) of images (m,) at points z (m,), and the ends (m,) of the pieces there.
+
+        Between its ends, the scores are linear in z. They are computed in batches.
+        """
+        columns = []
+        for start in range(0, len(z), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            with followed(len(z[part]), self.device) as breakpoints:
+                images, points = self._tensors(image[part], z[part])
+                values = unpack_dual(self.scores(images, make_dual(points, torch.ones_like(points))))
+            slopes = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
+            columns.append((values.primal.detach(), slopes.detach(), breakpoints.before, breakpoints.after))
+        scores, slopes, before, after = (torch.cat(parts) for parts in zip(*columns, strict=True))
+        left, right = z + before.cpu().numpy(), z + after.cpu().numpy()
+        return self._checked(scores, image, z), self._checked(slopes, image, z), left, right
 
     @cached_property
     def _margins(self) -> Function | None:

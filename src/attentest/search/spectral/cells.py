@@ -26,7 +26,7 @@ class Interpolants:
     image: Tensor
     """(p,). Index of the image of each piece."""
     coefficients: Tensor
-    """(p, SIZE, *grid). Coefficients in the Chebyshev basis."""
+    """(p, n, *grid). Coefficients in the Chebyshev basis, no more than SIZE."""
     errors: Tensor
     """(3, p). Estimate of the greatest difference from the true scores; degree of the Lobatto nodes at which it
     vanishes, 0 where it is the same everywhere; rounding error of the scores."""
@@ -38,11 +38,13 @@ class Interpolants:
     def scores(self, piece: Tensor, x: Tensor) -> Tensor:
         """Return the scores (m, j, *grid) of pieces (m,) at points x (m, j)."""
         coefficients = self.coefficients.index_select(0, piece)
-        return (basis(x) @ coefficients.flatten(2)).reshape(*x.shape, *coefficients.shape[2:])
+        values = basis(x)[..., : coefficients.shape[1]] @ coefficients.flatten(2)
+        return values.reshape(*x.shape, *coefficients.shape[2:])
 
     def curvature(self) -> Tensor:
         """Return a bound (p,) on the second derivative of every score."""
-        bend = constant(second_derivative, self.coefficients.device) @ self.coefficients.flatten(2)
+        count = self.coefficients.shape[1]
+        bend = constant(second_derivative, self.coefficients.device)[:, :count] @ self.coefficients.flatten(2)
         return bend.abs().sum(dim=1).amax(dim=1)
 
     def error_between(self, piece: Tensor, ends: Tensor) -> Tensor:
@@ -74,7 +76,9 @@ class Parts(Columns):
     inside: Mask
 
 
-def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_together: int) -> Parts:
+def inside_and_undecided(
+    margins: Margins, interpolants: Interpolants, points_together: int, cells: int = GRID
+) -> Parts:
     """Return the parts of pieces that are certainly inside, and those that are undecided.
 
     Parameters
@@ -85,11 +89,14 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
         The pieces.
     points_together
         Number of points that are processed at a time, to bound memory.
+    cells
+        Number of cells that an interpolant is first cut into.
     """
-    step = max(1, points_together // (GRID + 1))
+    step = max(1, points_together // (cells + 1))
     tables = [np.empty((6, 0))]
     for start in range(0, len(interpolants.image), step):
-        table = _table(margins, interpolants.take(slice(start, start + step)), max(1, points_together // 2))
+        some = interpolants.take(slice(start, start + step))
+        table = _table(margins, some, max(1, points_together // 2), cells)
         table[0] += start
         tables.append(table)
     piece, left, right, best_left, best_right, kind = np.concatenate(tables, axis=1)
@@ -103,14 +110,16 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
     )
 
 
-def _table(margins: Margins, interpolants: Interpolants, cells_together: int) -> Floats:
+def _table(margins: Margins, interpolants: Interpolants, cells_together: int, first_cells: int) -> Floats:
     """Return the parts of pieces on the host, as rows: piece, ends, and kind, which is 0 if a part is inside."""
     curvature, total = interpolants.curvature(), margins.weights.abs().sum(dim=1)
     device, coefficients = interpolants.image.device, interpolants.coefficients
     first = torch.arange(len(coefficients), device=device)
-    scores = (constant(basis_at, device, _edges) @ coefficients.flatten(2)).unflatten(2, coefficients.shape[2:])
+    at_edges = constant(basis_at, device, _edges, first_cells)[:, : coefficients.shape[1]]
+    scores = (at_edges @ coefficients.flatten(2)).unflatten(2, coefficients.shape[2:])
     divided = []
-    to_divide = [_cells(margins, interpolants, first, constant(_edges, device).expand(len(first), -1), scores)]
+    edges = constant(_edges, device, first_cells).expand(len(first), -1)
+    to_divide = [_cells(margins, interpolants, first, edges, scores)]
     while to_divide:
         cells = to_divide.pop()
         parts, piece, ends = _divide(interpolants, curvature, total, cells)
@@ -138,9 +147,9 @@ class _Cells:
     """(m, J). How far these can lie above and below their chords when the scores follow theirs."""
 
 
-def _edges() -> Floats:
-    """Return the ends (GRID + 1,) of the first cells."""
-    edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64))
+def _edges(cells: int) -> Floats:
+    """Return the ends (cells + 1,) of the first cells."""
+    edges = torch.cos(torch.linspace(torch.pi, 0, cells + 1, dtype=torch.float64))
     edges[0], edges[-1] = -1.0, 1.0
     return edges.numpy()
 

@@ -22,7 +22,7 @@ from attentest.search.spectral.fresh_pieces import (
 )
 from attentest.search.spectral.pieces import Pieces, corrected_pieces, correction_points
 from attentest.search.spectral.plan import Plan
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, AxisParts, Segments
 from attentest.statistics.columns import Floats, Integers, Mask, run_ends
 
 NOISE_AT_MOST = 1e8
@@ -209,7 +209,7 @@ class Interpolation:
     def segments(self, pieces: Pieces, first: int) -> Segments:
         """Return the segments that follow from pieces, the first of which has index ``first``."""
         parts = inside_and_undecided(self._problem.margins, pieces.interpolants(), self._points_together)
-        return _segments(pieces, first, parts)
+        return segments_of(pieces, first, parts, pieces.stalls)
 
     def _with_scores_to_use(self, fresh: Fresh) -> tuple[Fresh, Mask]:
         """Return fresh pieces (q,) sorted by degree, and which to make from rough scores: the first of each degree."""
@@ -243,8 +243,8 @@ def _place_within(image: Integers) -> Integers:
     return place
 
 
-def _segments(pieces: Pieces, first: int, parts: Parts) -> Segments:
-    """Return parts of pieces as segments of the z axis."""
+def segments_of(pieces: AxisParts, first: int, parts: Parts, stalls: Integers) -> Segments:
+    """Return parts of pieces as segments of the z axis; the pieces have indices from ``first`` on, and stalls (p,)."""
     wide = np.flatnonzero(parts.left < parts.right)  # rounding can leave nothing of a part
     by_piece_and_end = parts.piece[wide] + 1j * parts.left[wide]
     # This sort is fast because it merges runs, of which there are few.
@@ -265,5 +265,5 @@ def _segments(pieces: Pieces, first: int, parts: Parts) -> Segments:
         kind=kind[kept],
         piece=first + piece[kept],
         zone=(np.cumsum(starts) - 1)[kept],
-        stalls=pieces.stalls[piece][kept],
+        stalls=stalls[piece][kept],
     )

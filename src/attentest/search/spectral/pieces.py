@@ -116,11 +116,6 @@ class Pieces(AxisParts):
         parts = AxisParts(image=self.image[resolved], left=self.left[resolved], right=self.right[resolved])
         return np.append(resolved, -1)[parts.last_at(image, z)]
 
-    def at(self, piece: Integers, x: Floats) -> Floats:
-        """Return the points on the z axis of coordinates x in [-1, 1] of pieces, elementwise."""
-        inner = self.middle[piece] + self.width[piece] / 2 * x
-        return np.where(x <= -1, self.left[piece], np.where(x >= 1, self.right[piece], inner))
-
 
 def correction_points(zones: AxisParts, count: int) -> Points:
     """Return the points (q, count) at which zones (q,) are corrected."""

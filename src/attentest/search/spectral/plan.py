@@ -95,7 +95,7 @@ class Chooser:
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
         here = np.bincount(image[at_obs & workable], minlength=count) > 0
         blind = here & ~anything_inside
-        needed = workable & np.where(blind[image], at_obs, _too_costly(zones))
+        needed = workable & np.where(blind[image], at_obs, too_costly(zones))
         unexplored = zones.piece == NO_PIECE
         first = np.array([self._first_to_explore(zones, p, needed[p] & unexplored) for p in range(PVALUES)])
         self._explored += np.bincount(image[first.any(axis=0)], minlength=count)
@@ -108,7 +108,7 @@ class Chooser:
         inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
         within_reach = np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT
         possible = infinite & within_reach & (goals.active & ~goals.for_p)[zones.image]
-        return zones.take(possible & _too_costly(zones).any(axis=0) if possible.any() else possible)
+        return zones.take(possible & too_costly(zones).any(axis=0) if possible.any() else possible)
 
     def _first_to_explore(self, zones: Zones, pvalue: int, candidates: Mask) -> Mask:
         """Return which zones to explore first for a p-value: the heaviest, half as many as were explored before.
@@ -170,7 +170,7 @@ def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
     return np.asarray(hopeless)
 
 
-def _too_costly(zones: Zones) -> Mask:
+def too_costly(zones: Zones) -> Mask:
     """Return which zones (PVALUES, q) leave too great an error in p, together with the cheaper ones of their image."""
     return np.array([_sums_exceed_one(zones.image, log_cost) for log_cost in zones.log_cost])
 

@@ -331,8 +331,7 @@ class Run:
         self._pieces = self._pieces.take(used[:-1])
 
     def _outcomes(self) -> list[SearchOutcome]:
-        z_obs = self._problem.z_obs
-        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.ones(len(z_obs), dtype=np.bool_)))
+        sets = sets_with_points(self._table, self._problem.z_obs)
         counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
         audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
         return [
@@ -346,6 +345,11 @@ class Run:
                 *sets, *counts, self._goals.status, strict=True
             )
         ]
+
+
+def sets_with_points(table: SegmentTable, z: Floats) -> list[list[Intervals]]:
+    """Return best estimates of sets, what is certain of them and what is possible; all contain points z (k,)."""
+    return [_with_points(unions, z) for unions in table.unions(np.ones(len(z), dtype=np.bool_))]
 
 
 def _with_points(unions: Unions, z: Floats) -> list[Intervals]:

@@ -32,6 +32,11 @@ class AxisParts(Columns):
         """Middles (q,)."""
         return (self.left + self.right) / 2
 
+    def at(self, part: Integers, x: Floats) -> Floats:
+        """Return the points on the z axis of coordinates x in [-1, 1] of parts, elementwise."""
+        inner = self.middle[part] + self.width[part] / 2 * x
+        return np.where(x <= -1, self.left[part], np.where(x >= 1, self.right[part], inner))
+
     def outermost(self) -> Integers:
         """Return the indices of the parts that lie in no other, sorted by image and place; of equal ones, the first."""
         order = np.lexsort((-self.right, self.left, self.image))
@@ -53,12 +58,15 @@ class AxisParts(Columns):
             last[points[here]] = part[here]
         return last
 
+    def last_before(self, image: Integers, z: Floats) -> Integers:
+        """Return the index of the last part that begins at or before points z (m,) of images (m,), of sorted parts."""
+        return np.searchsorted(sort_keys(self.image, self.left), sort_keys(image, z), side="right") - 1
+
     def contain(self, others: AxisParts) -> Mask:
         """Return whether other parts (m,) lie in one of these, which are sorted and do not overlap."""
         if len(self) == 0:
             return np.zeros(len(others), dtype=np.bool_)
-        keys = sort_keys(self.image, self.left), sort_keys(others.image, others.left)
-        place = np.searchsorted(*keys, side="right") - 1
+        place = self.last_before(others.image, others.left)
         return np.asarray((place >= 0) & (self.image[place] == others.image) & (self.right[place] >= others.right))
 
 

@@ -1,0 +1,260 @@
+"""The search for networks that are linear in pieces: every piece that matters to p, exactly.
+
+An evaluation gives the scores of a point, their slopes, and where the linear piece around it ends
+(``attentest.search.breakpoints``). Within the piece the margins follow in closed form, so nothing is estimated: what is
+left open is what was not visited, and rounding. Points lie where nothing is known yet, so that each finds a new piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from attentest.checks import real_number, whole_number
+from attentest.errors import InputError
+from attentest.search.problem import (
+    CONVERGED,
+    OUT_OF_EVALUATIONS,
+    OUT_OF_PRECISION,
+    TOO_SHARP,
+    Audit,
+    Report,
+    SearchOutcome,
+    SearchProblem,
+    on_device,
+)
+from attentest.search.spectral.audit import drawn
+from attentest.search.spectral.cells import Interpolants, inside_and_undecided
+from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.interpolation import segments_of
+from attentest.search.spectral.lattice import Lattice
+from attentest.search.spectral.plan import too_costly
+from attentest.search.spectral.search import sets_with_points
+from attentest.search.spectral.segment_table import SegmentTable, Zones
+from attentest.search.spectral.segments import NO_PIECE, AxisParts, unexplored
+from attentest.statistics.columns import Floats, Integers, repeated
+from attentest.statistics.truncation_set import TruncationSet
+
+ROUNDING = 1e-12
+"""Rounding error of scores, relative to the greatest one of an image."""
+
+FIRST_WIDTH = 2.5
+"""Width of the parts into which the axis is cut at first, in standard deviations of z."""
+
+POINTS_PER_PIECE = 0.5
+"""Points in a part of the axis, per piece that is expected there: few enough that two seldom find the same piece."""
+
+MOST_POINTS = 4
+"""Most model calls of a round: what is visited next depends on what was found."""
+
+AUDITED = 12
+"""Number of points of an image at which conclusions are compared with the model."""
+
+NARROWEST = 16
+"""Parts of the axis of so many roundings of z are not visited."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecewiseSearch:
+    """Visit the linear pieces of a network, heaviest first, until those that are left cannot move p.
+
+    For networks that are linear between breakpoints: convolutions, linear layers, ReLU and its kin, pooling, batch
+    normalisation in evaluation, skip connections, upsampling.
+
+    Parameters
+    ----------
+    tol
+        Width of the error bar of p at which to stop.
+    rtol
+        The same relative to p: the search stops when either is reached.
+    max_evaluations
+        Most pieces to visit per image. If they are used up before the tolerance is reached, what was not visited counts
+        as undecided, and the status says so.
+    """
+
+    tol: float = 1e-6
+    rtol: float = 0.0
+    max_evaluations: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("tol", "rtol"):
+            value = real_number(getattr(self, name), name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
+            object.__setattr__(self, name, value)
+        if self.tol == self.rtol == 0:
+            raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
+        budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
+        object.__setattr__(self, "max_evaluations", budget)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return name and parameters."""
+        return {"name": "piecewise", **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+    def images_together(self, batch_size: int) -> int:
+        """Return how many images to search together: each has work for many points at a time."""
+        return max(1, batch_size // 4)
+
+    @torch.no_grad()
+    def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
+        """Return the truncation set of each image of a problem, in order."""
+        return Run(problem, self).outcomes(report)
+
+
+class Run:
+    """A search of the pieces of k images under way."""
+
+    def __init__(self, problem: SearchProblem, search: PiecewiseSearch) -> None:
+        self._problem, self._search = problem, search
+        count = len(problem.law)
+        self._goals = Goals(problem, search.tol, search.rtol)
+        self._table = SegmentTable(problem.law, problem.alternative)
+        self._lattice = Lattice(problem.law, FIRST_WIDTH * problem.law.spread)
+        self._table.add(self._lattice.segments())
+        self._evaluations = np.zeros(count, dtype=np.int64)
+        self._visited_width = np.zeros(count)
+        self._audits = [Audit(points=0, contradictions=0)] * count
+
+    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
+        """Visit pieces until every image is done."""
+        self._visit(np.arange(len(self._evaluations)), self._problem.z_obs)
+        reported = 0.0
+        while True:
+            self._goals.update(self._table)
+            bounds = self._table.log_bounds()
+            while (for_ends := self._goals.finish(self._table, bounds)).any():
+                self._goals.ask_for_ends(self._table, for_ends)
+                bounds = self._table.log_bounds()
+            if report is not None:
+                reported = max(reported, self._goals.fraction_done(bounds))
+                report(reported)
+            if not self._goals.active.any():
+                self._audit()
+                return self._outcomes()
+            allowed = self._goals.allowed_error(bounds)
+            zones = self._table.zones(allowed, self._goals.active)
+            far = np.isinf(zones.width)
+            costly = too_costly(zones).any(axis=0)
+            if (far & costly).any():
+                self._lattice.extend(self._table, zones.take(far & costly))
+                continue
+            least = NARROWEST * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
+            zones = zones.take(costly & (zones.piece == NO_PIECE) & (zones.width > least))
+            busy = np.bincount(zones.image, minlength=len(self._evaluations)) > 0
+            self._goals.end(self._goals.active & ~busy, OUT_OF_PRECISION)
+            beyond = self._goals.active & (self._evaluations >= self._search.max_evaluations)
+            self._goals.end(beyond, OUT_OF_EVALUATIONS)
+            zones = zones.take(self._goals.active[zones.image])
+            if len(zones):
+                self._visit(*self._points(zones))
+
+    def _points(self, zones: Zones) -> tuple[Integers, Floats]:
+        """Return points in zones, the costliest first as far as a round goes, and more of them in wide ones."""
+        zones = zones.take(np.argsort(-zones.log_cost.max(axis=0), kind="stable"))
+        per_width = self._evaluations / np.maximum(self._visited_width, np.finfo(np.float64).tiny)
+        most = MOST_POINTS * self._problem.batch_size
+        expected = np.minimum(POINTS_PER_PIECE * zones.width * per_width[zones.image], most)
+        count = np.maximum(1, expected.astype(np.int64))
+        zones = zones.take(np.cumsum(count) - count < most)
+        zone, place = repeated(count[: len(zones)])
+        share = (place + 0.5) / count[zone]
+        return zones.image[zone], zones.left[zone] + share * zones.width[zone]
+
+    def _visit(self, image: Integers, z: Floats) -> None:
+        """Evaluate the model at points (m,) of what is unexplored, and conclude about the pieces that contain them."""
+        scores, slopes, left, right = self._problem.pieces_at(image, z)
+        self._evaluations += np.bincount(image, minlength=len(self._evaluations))
+        segments = self._table.segments
+        open_ = np.flatnonzero(segments.piece == NO_PIECE)
+        unknown = AxisParts(image=segments.image[open_], left=segments.left[open_], right=segments.right[open_])
+        unknown = unknown.take(np.lexsort((unknown.left, unknown.image)))
+        # A piece reaches beyond the part in which its point lies into other unknown parts: it is cut at their ends.
+        place = unknown.last_before(image, z)
+        left, right = np.maximum(left, unknown.left[place]), np.minimum(right, unknown.right[place])
+        order = np.lexsort((z, image))
+        same = np.zeros(len(z), dtype=np.bool_)
+        first, second = order[:-1], order[1:]
+        same[second] = (image[first] == image[second]) & (right[first] >= z[second])  # two points of one piece
+        keep = np.flatnonzero(~same & (left < right) & np.isfinite(left) & np.isfinite(right))
+        self._conclude(image[keep], left[keep], right[keep], z[keep], scores, slopes, keep, place[keep], unknown)
+
+    def _conclude(
+        self,
+        image: Integers,
+        left: Floats,
+        right: Floats,
+        z: Floats,
+        scores: torch.Tensor,
+        slopes: torch.Tensor,
+        rows: Integers,
+        place: Integers,
+        unknown: AxisParts,
+    ) -> None:
+        """Replace unknown parts of the axes by what is known of pieces with linear scores."""
+        device = scores.device
+        chosen = on_device(rows, device)
+        scores, slopes = scores[chosen], slopes[chosen]
+        grid = (slice(None), *[None] * (scores.ndim - 1))
+        middle, half = (left + right) / 2, (right - left) / 2
+        constant = scores + slopes * on_device(middle - z, device)[grid]
+        linear = slopes * on_device(half, device)[grid]
+        size = constant.flatten(1).abs().amax(dim=1) + linear.flatten(1).abs().amax(dim=1)
+        errors = torch.zeros(3, len(rows), dtype=torch.float64, device=device)
+        errors[2] = ROUNDING * size
+        interpolants = Interpolants(
+            image=on_device(image, device), coefficients=torch.stack([constant, linear], dim=1), errors=errors
+        )
+        parts = inside_and_undecided(self._problem.margins, interpolants, self._problem.batch_size, cells=1)
+        pieces = AxisParts(image=image, left=left, right=right)
+        found = segments_of(pieces, 0, parts, np.zeros(len(rows), dtype=np.int64))
+        self._visited_width += np.bincount(image, right - left, minlength=len(self._visited_width))
+        # What is left of the unknown parts: before, between and after the pieces in each.
+        owner = np.unique(place)
+        starts = np.concatenate([unknown.left[owner], right])
+        ends_of = np.concatenate([owner, place])
+        order = np.lexsort((starts, ends_of))
+        starts, ends_of = starts[order], ends_of[order]
+        ends = np.concatenate([unknown.right[owner], left])
+        ends_owner = np.concatenate([owner, place])
+        order = np.lexsort((ends, ends_owner))
+        ends = ends[order]
+        gaps = starts < ends
+        replaced = AxisParts(image=unknown.image[owner], left=unknown.left[owner], right=unknown.right[owner])
+        self._table.remove((self._table.segments.piece == NO_PIECE) & replaced.contain(self._table.segments))
+        self._table.add(found)
+        self._table.add(unexplored(unknown.image[ends_of[gaps]], starts[gaps], ends[gaps]))
+
+    def _audit(self) -> None:
+        """Compare what was concluded with the model at random points; where it is wrong, nothing is known any more."""
+        count = np.where(self._goals.sure, AUDITED, 0)
+        if not count.any():
+            return
+        self._goals.ask_for_p(self._table, self._goals.sure)
+        points = drawn(self._table, 0, count, self._problem.image_seeds, np.zeros(len(count), dtype=np.int64))
+        wrong = self._problem.inside_at(points.image, points.z) != points.inside
+        asked, failed = (np.bincount(which, minlength=len(count)) for which in (points.image, points.image[wrong]))
+        self._evaluations += asked
+        self._audits = [Audit(points=int(m), contradictions=int(n)) for m, n in zip(asked, failed, strict=True)]
+        for image in np.flatnonzero(failed).tolist():
+            everything = AxisParts(image=np.array([image]), left=np.array([-math.inf]), right=np.array([math.inf]))
+            self._table.doubt(image, everything)
+            self._goals.status[image] = TOO_SHARP
+
+    def _outcomes(self) -> list[SearchOutcome]:
+        sets = sets_with_points(self._table, self._problem.z_obs)
+        return [
+            SearchOutcome(
+                truncation_set=TruncationSet(intervals=intervals, certain=certain, possible=possible),
+                evaluations=evaluations,
+                status=status or CONVERGED,
+                audit=audit,
+            )
+            for intervals, certain, possible, evaluations, status, audit in zip(
+                *sets, self._evaluations.tolist(), self._goals.status, self._audits, strict=True
+            )
+        ]
