@@ -14,6 +14,7 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
+from attentest.attention.network import NetworkScores, OutputScores, Residual, Segmentation
 from attentest.attention.relevance import (
     GradCAM,
     GradientRollout,
@@ -44,12 +45,16 @@ __all__ = [
     "InputGradient",
     "IntegratedGradients",
     "LayerAttention",
+    "NetworkScores",
     "NumpyScores",
+    "OutputScores",
     "PoolingAttention",
     "RelevanceScores",
+    "Residual",
     "Rollout",
     "SavedModel",
     "ScoreFunction",
+    "Segmentation",
     "TextRelevance",
     "TorchScores",
     "TorchTransformer",

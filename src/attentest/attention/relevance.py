@@ -129,7 +129,8 @@ class GradCAM(Relevance):
     Parameters
     ----------
     layer
-        Number of the layer, counted from 0, or from the end if negative: -1 is the last.
+        Number of the layer, counted from 0, or from the end if negative: -1 is the last. Of a network that is no
+        transformer, the name of a module whose output has axes, such as "layer4"; -1 is the last of these.
     target
         As in :class:`GradientRollout`.
     sign
@@ -137,7 +138,7 @@ class GradCAM(Relevance):
         where its absolute value does; "signed": the map is scaled from its least to its greatest value.
     """
 
-    layer: int = -1
+    layer: int | str = -1
     target: int | str = PREDICTED
     sign: Sign = "positive"
 
@@ -146,12 +147,13 @@ class GradCAM(Relevance):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
+        if not isinstance(self.layer, str):
+            object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
 
     def first_layer(self, count: int) -> int:
         """Return the number of the layer."""
-        if not -count <= self.layer < count:
-            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.", "layer")
+        if isinstance(self.layer, str) or not -count <= self.layer < count:
+            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer!r}.", "layer")
         return self.layer % count
 
     def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
@@ -249,11 +251,26 @@ class IntegratedGradients(_OnInput):
         return tuple(zip(((places + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
 
 
-def as_attention_map(value: Any) -> Aggregation | Relevance:
-    """Return an aggregation or a map for a class: one that is given, or that of a name, such as "gradient-rollout"."""
+class OutputMap(ABC):
+    """A map that a network returns, or that is made of what it returns; ``sign`` is as in maps for a class."""
+
+    name: ClassVar[str]
+    sign: ClassVar[Sign] = "signed"
+
+    @abstractmethod
+    def scores(self, images: Tensor, output: Tensor) -> Tensor:
+        """Return the scores (m, *grid) of images (m, C, *axes) from the output (m, K, *grid) for them."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters as JSON-ready values."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]  # every map is a dataclass
+
+
+def as_attention_map(value: Any) -> Aggregation | Relevance | OutputMap:
+    """Return an aggregation or a map: one that is given, or that of a name, such as "gradient-rollout"."""
     allowed = "an aggregation such as Rollout(...) or a map such as GradCAM(...)"
     chosen = ATTENTION_MAPS.create(value, "attention", allowed) if isinstance(value, str) else value
-    if isinstance(chosen, (Aggregation, Relevance)) and not isinstance(chosen, type):
+    if isinstance(chosen, (Aggregation, Relevance, OutputMap)) and not isinstance(chosen, type):
         return chosen
     raise InputError(f"attention must be {ATTENTION_MAPS.choices(allowed)}, got {shortened(value)}.", "attention")
 

@@ -35,7 +35,7 @@ class RelevanceScores(ViTScores):
         _, library = transformer_in(model)
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         encoder = library.read(transformer_in(whole)[0], image_size, device, True)
-        forward, labels = library.class_scores, _labels(model)
+        forward, labels = library.class_scores, labels_of(model)
         if isinstance(self._map, TextRelevance):
             forward, labels = similarity(whole, self._map), (self._map.text,)
         self._class_scores = ClassScores(module=whole, forward=forward, labels=labels)
@@ -45,17 +45,8 @@ class RelevanceScores(ViTScores):
     @torch.no_grad()
     def _probed(self) -> RelevanceForward:
         """Return the fastest pass; raise an error if the model has no class scores, or not that of the target."""
+        self._set_target()
         encoder, image = self._encoder, self._noise()
-        scores = self._tried(lambda: self._class_scores(image))
-        if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] == 0:
-            raise ModelError(
-                f"the model of type {encoder.kind!r} has no class scores, which {self._map.name} needs: give a model "
-                "with a classification head, or use rollout.",
-                "target",
-            )
-        self.classes = scores.shape[1]
-        target = self._class_scores.target(self._map.target, self.classes)
-        self._target = 0 if self.classes == 1 else target  # of one class there is nothing to predict
         if getattr(self._map, "per", "") == "pixel":
             none = (0,) * len(encoder.image_size)
             self.grid_shape, self.start, self.covered, self.overlap = encoder.image_size, none, encoder.image_size, none
@@ -72,6 +63,19 @@ class RelevanceScores(ViTScores):
             if bool((computed - expected).abs().amax() <= SAME * expected.abs().amax()):
                 return plain
         return modules
+
+    def _set_target(self) -> None:
+        """Find out how many classes there are, and which is the target; raise an error if the model has none."""
+        scores = self._tried(lambda: self._class_scores(self._noise()))
+        if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] == 0:
+            raise ModelError(
+                f"the model of type {self._encoder.kind!r} has no class scores, which {self._map.name} needs: give a "
+                "model with a classification head, or use rollout.",
+                "target",
+            )
+        self.classes = scores.shape[1]
+        target = self._class_scores.target(self._map.target, self.classes)
+        self._target = 0 if self.classes == 1 else target  # of one class there is nothing to predict
 
     @property
     def sign(self) -> str:
@@ -186,7 +190,7 @@ class RelevanceScores(ViTScores):
         return int(min(cap, max(1, memory // (8 * encoder.sequences * (attention + activations)))))
 
 
-def _labels(model: nn.Module) -> tuple[str, ...]:
+def labels_of(model: nn.Module) -> tuple[str, ...]:
     """Return the labels of the classes of a model, by number, if it has any that say more than the number."""
     labels = getattr(getattr(model, "config", None), "id2label", None) or getattr(model, "labels", None)
     if not isinstance(labels, Mapping):

@@ -64,6 +64,9 @@ class ScoreFunction(Protocol):
         Returns a mapping of JSON-ready values for each image, which its result records as ``target``.
     rough_is_faster : bool
         Whether the spectral search should explore with ``rough`` unless told otherwise; by default False.
+    kinks : bool
+        Whether the scores may have kinks, as those of networks with ReLU do, so that it is worth a look whether they
+        are linear between these; by default False.
     """
 
     @property
@@ -103,6 +106,8 @@ class ScoreProperties:
     """Which scores make the region."""
     chooses: bool
     """Whether the scores are those of a choice that depends on the image."""
+    kinks: bool
+    """Whether they may be linear in pieces."""
 
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
@@ -128,6 +133,7 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
         rough_is_faster=_truth(scores, "rough_is_faster") and rough is not None,
         sign=sign,
         chooses=chooses,
+        kinks=_truth(scores, "kinks"),
     )
 
 
@@ -301,6 +307,9 @@ class TorchScores(_FunctionScores):
     batch_size, memory_budget, exact, covered, overlap
         As in :class:`NumpyScores`.
     """
+
+    kinks = True
+    """A function may be a network with ReLU."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, *grid) of images (m, C, *axes), float64."""

@@ -19,7 +19,7 @@ from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, 
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
 from attentest.attention.pooling import with_pooling
-from attentest.attention.relevance import Relevance, as_attention_map
+from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError
@@ -108,8 +108,8 @@ class ViTScores:
     ) -> Encoder:
         """Return the encoder of a model."""
         chosen = as_attention_map(attention)
-        if isinstance(chosen, Relevance):
-            raise InputError(f"{chosen.name} is a map for a class: use RelevanceScores, or AttentionTest.", "attention")
+        if isinstance(chosen, (Relevance, OutputMap)):
+            raise InputError(f"{chosen.name} is no aggregation of attention: use AttentionTest.", "attention")
         self._map: Any = chosen
         encoder = read_encoder(model, image_size, device, owned)
         if isinstance(chosen, PoolingAttention):

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
-from attentest.attention.relevance import Relevance, as_attention_map
+from attentest.attention.network import NetworkScores, OutputScores
+from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.score_function import NumpyFunction, TorchFunction
 from attentest.attention.text import TextRelevance
@@ -73,7 +74,7 @@ class AttentionTest:
         self, model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction, definition: ModelDefinition
     ) -> None:
         preprocessing, image_size = preprocessing_and_size(definition.preprocessing, definition.image_size)
-        if isinstance(model, torch.nn.Module) and definition.image_shape is None:
+        if isinstance(model, torch.nn.Module) and (definition.image_shape is None or definition.attention != "rollout"):
             scores: ScoreFunction = _scores(model, definition, image_size)
         else:
             if definition.attention != "rollout":
@@ -567,12 +568,16 @@ def _scores(
     model: torch.nn.Module, definition: Definition, image_size: int | tuple[int, ...] | None, owned: bool = False
 ) -> ViTScores:
     """Return the score function of a vision transformer; ``owned`` if nobody else uses the model."""
-    attention = as_attention_map(definition.attention)
+    attention: Any = as_attention_map(definition.attention)
+    of_network = OutputScores if isinstance(attention, OutputMap) else NetworkScores
     kind = RelevanceScores if isinstance(attention, Relevance) else ViTScores
-    return kind(
+    shape = getattr(definition, "image_shape", None)
+    if shape is None and isinstance(attention, OutputMap):
+        raise InputError(f"{attention.name} is a map of a network: give image_shape, the shape of its images.")
+    return (kind if shape is None else of_network)(
         model,
         attention=attention,
-        image_size=image_size,
+        image_size=image_size if shape is None else shape,
         device=definition.device,
         batch_size=definition.batch_size,
         memory_budget=definition.memory_budget,

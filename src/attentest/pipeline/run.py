@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from attentest.attention import ScoreFunction
 from attentest.attention.cuda_graph import GraphedFunction
@@ -32,8 +33,20 @@ from attentest.pipeline.observation import Observation, expanded, observe
 from attentest.region.rule import as_region_rule
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
-from attentest.search import CONVERGED, DECIDED, Certification, Report, SearchOutcome, SearchProblem, as_search
+from attentest.search import (
+    CONVERGED,
+    DECIDED,
+    Certification,
+    PiecewiseSearch,
+    Report,
+    Search,
+    SearchOutcome,
+    SearchProblem,
+    SpectralSearch,
+    as_search,
+)
 from attentest.search.certification import ExchangeableDraws
+from attentest.search.piecewise import kind_along_lines
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.draws import (
     Draw,
@@ -103,10 +116,24 @@ class Pipeline:
         self.rule = as_region_rule(definition.threshold, definition.top_fraction)  # from attention maps to regions
         self.inputs = Inputs(definition, scores, self.properties)  # makes inputs of images
         self.contrast = self.inputs.contrast  # what the region is compared with
-        self.search = as_search(definition.search)  # how truncation sets are found
+        self.search = self._search()  # how truncation sets are found
         self.counts = isinstance(definition.noise, Poisson)  # whether there are none, because counts are tested
         if self.counts:
             check_counted(self.contrast)
+
+    def _search(self) -> Search:
+        """Return the search of the definition, or its exact form where the scores are linear in pieces."""
+        asked = as_search(self.definition.search)
+        if not isinstance(asked, SpectralSearch) or not self.properties.kinks:
+            return asked
+        scores: Any = self.scores
+
+        def given_first(images: Tensor) -> Any:
+            return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
+
+        function = given_first if self.properties.chooses else scores
+        kind = kind_along_lines(function, scores.image_shape, scores.device)
+        return PiecewiseSearch(tol=asked.tol, rtol=asked.rtol) if kind == "linear in pieces" else asked
 
     @cached_property
     def memory(self) -> int:
@@ -122,7 +149,7 @@ class Pipeline:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Record of how the test is made, for results, JSON-ready."""
-        search = {"search": {"name": "none"}} if self.counts else {}
+        search = {"search": {"name": "none"} if self.counts else dict(self.search.describe())}
         axes = {} if self.inputs.dimension == 2 else {"dimension": self.inputs.dimension}
         return {**self.definition.describe(), **search, **axes, "model": self.properties.description}
 

@@ -6,6 +6,7 @@ from attentest.errors import InputError
 from attentest.registry import SEARCHES
 from attentest.search.certification import Certification
 from attentest.search.grid import Adaptive, Combination, Fixed, GridSearch
+from attentest.search.piecewise import PiecewiseSearch
 from attentest.search.problem import CONVERGED, DECIDED, Audit, Report, Search, SearchOutcome, SearchProblem
 from attentest.search.spectral.search import SpectralSearch
 
@@ -29,6 +30,7 @@ __all__ = [
     "Combination",
     "Fixed",
     "GridSearch",
+    "PiecewiseSearch",
     "Report",
     "Search",
     "SearchOutcome",

@@ -34,7 +34,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 LINEAR = _names("""
-    __add__ __getitem__ __neg__ __radd__ __rsub__ __setitem__ __sub__ __iadd__ __isub__ adaptive_avg_pool1d
+    __add__ __get__ __getitem__ __neg__ __radd__ __rsub__ __setitem__ __sub__ __iadd__ __isub__ adaptive_avg_pool1d
     adaptive_avg_pool2d adaptive_avg_pool3d add alias as_tensor atleast_1d avg_pool1d avg_pool2d avg_pool3d batch_norm
     broadcast_tensors broadcast_to cat channel_shuffle chunk clone concat concatenate constant_pad_nd contiguous copy
     cumsum detach diagonal diff double dropout dropout2d dropout3d expand expand_as flatten flip float fold
@@ -134,7 +134,10 @@ class Breakpoints(TorchFunctionMode):
             self.unknown.add(name)
             return
         for distance, slope in followed:
-            self._cross(distance, slope)
+            if distance.shape[:1] != self.after.shape:
+                self.unknown.add(f"{name} of a tensor whose first axis is not that of the images")
+            elif distance.numel():
+                self._cross(distance.flatten(1), slope.flatten(1))
 
     def _bends(self, name: str, args: Any, kwargs: Any, moving: list[Tensor], returned: Any) -> bool:
         """Return whether a function of tensors that are linear in z may return one that is not."""
@@ -162,11 +165,7 @@ class Breakpoints(TorchFunctionMode):
         return tuple(gradients)
 
     def _cross(self, distance: Tensor, slope: Tensor) -> None:
-        """Take note of where values (m ..., n) with these slopes become zero."""
-        count = len(self.after)
-        if distance.numel() == 0 or distance.shape[0] % count:
-            return
-        distance, slope = distance.reshape(count, -1), slope.reshape(count, -1)
+        """Take note of where values (m, n) with these slopes become zero."""
         finite = torch.where(torch.isfinite(distance), distance, 0.0).abs().amax(dim=1, keepdim=True)
         least = NEGLIGIBLE * finite, NEGLIGIBLE * slope.abs().amax(dim=1, keepdim=True)
         rounding = (distance.abs() <= least[0]) & (slope.abs() <= least[1])

@@ -8,15 +8,18 @@ left open is what was not visited, and rounding. Points lie where nothing is kno
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.autograd.forward_ad import make_dual
 
 from attentest.checks import real_number, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, ModelError
+from attentest.search.breakpoints import Breakpoints, Kind, followed
 from attentest.search.problem import (
     CONVERGED,
     OUT_OF_EVALUATIONS,
@@ -54,6 +57,9 @@ MOST_POINTS = 4
 
 AUDITED = 12
 """Number of points of an image at which conclusions are compared with the model."""
+
+LINES = 3
+"""Lines that are followed to see what a function is."""
 
 NARROWEST = 16
 """Parts of the axis of so many roundings of z are not visited."""
@@ -189,8 +195,8 @@ class Run:
         left: Floats,
         right: Floats,
         z: Floats,
-        scores: torch.Tensor,
-        slopes: torch.Tensor,
+        scores: Tensor,
+        slopes: Tensor,
         rows: Integers,
         place: Integers,
         unknown: AxisParts,
@@ -258,3 +264,29 @@ class Run:
                 *sets, self._evaluations.tolist(), self._goals.status, self._audits, strict=True
             )
         ]
+
+
+def kind_along_lines(scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device) -> Kind:
+    """Return what a function of images (m, C, *axes) is along lines: whether this search is for it.
+
+    A few lines are followed, together and one by one: a function that mixes images, or that has no derivative in
+    forward mode, is neither.
+    """
+    chance = torch.Generator("cpu").manual_seed(0)
+    origin, direction = torch.randn(2, LINES, *image_shape, dtype=torch.float64, generator=chance).to(device)
+
+    def followed_along(rows: slice) -> Breakpoints:
+        z = torch.zeros(len(origin[rows]), dtype=torch.float64, device=device)
+        with followed(len(z), device) as breakpoints:
+            moving = make_dual(z, torch.ones_like(z)).reshape(-1, *[1] * len(image_shape))
+            scores(origin[rows] + direction[rows] * moving)
+        return breakpoints
+
+    try:
+        together = followed_along(slice(None))
+        alone = [followed_along(slice(row, row + 1)) for row in range(LINES)]
+    except (RuntimeError, NotImplementedError, ModelError):
+        return "neither"
+    ends = torch.cat([torch.cat([one.before, one.after]) for one in alone])
+    same = torch.allclose(torch.stack([together.before, together.after], dim=1).flatten(), ends, rtol=1e-6)
+    return together.kind if same else "neither"

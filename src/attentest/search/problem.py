@@ -203,6 +203,13 @@ class SearchProblem:
             with followed(len(z[part]), self.device) as breakpoints:
                 images, points = self._tensors(image[part], z[part])
                 values = unpack_dual(self.scores(images, make_dual(points, torch.ones_like(points))))
+            if breakpoints.kind != "linear in pieces":
+                reason = ", ".join(sorted(breakpoints.unknown)) or "curved functions"
+                raise SearchError(
+                    f"the scores are not linear in pieces (they are made with {reason}), which the piecewise search "
+                    "needs: use search='spectral'.",
+                    "search",
+                )
             slopes = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
             columns.append((values.primal.detach(), slopes.detach(), breakpoints.before, breakpoints.after))
         scores, slopes, before, after = (torch.cat(parts) for parts in zip(*columns, strict=True))

@@ -1,0 +1,357 @@
+"""Maps of networks whose attention is not read: CNNs, U-Nets, autoencoders, any module that takes images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from attentest.attention.aggregation import Tokens
+from attentest.attention.class_scores import ClassScores
+from attentest.attention.encoder import Encoder, by, cast_module, float64_copy
+from attentest.attention.relevance import GradCAM, OutputMap, Relevance
+from attentest.attention.relevance_scores import RelevanceScores, labels_of
+from attentest.attention.score_function import checked_shape
+from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
+from attentest.checks import whole_number
+from attentest.errors import InputError, ModelError, shortened
+
+COPIES = 6
+"""Copies of a network's activations that are held at a time: values, slopes, gradients and workspace."""
+
+Size: TypeAlias = Literal["absolute", "squared", "signed"]
+
+
+@dataclass(frozen=True)
+class Segmentation(OutputMap):
+    """The score of a class at each pixel, from a network that returns scores (m, K, *grid).
+
+    Of several classes, it is by how much the class exceeds all others: positive where it is the one that the network
+    assigns. Of one, it is the score itself, before any sigmoid.
+
+    Parameters
+    ----------
+    target
+        Number of the class.
+    """
+
+    target: int = 0
+
+    name = "segmentation"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", whole_number(self.target, "target", 0, 2**20))
+
+    def scores(self, images: Tensor, output: Tensor) -> Tensor:
+        """Return the scores (m, *grid) of the class."""
+        count = output.shape[1]
+        if self.target >= count:
+            raise InputError(
+                f"target is class {self.target}, but the network returns {count} at each pixel, numbered from 0.",
+                "target",
+            )
+        if count == 1:
+            return output[:, 0]
+        others = [number for number in range(count) if number != self.target]
+        return output[:, self.target] - output[:, others].amax(dim=1)
+
+
+@dataclass(frozen=True)
+class Residual(OutputMap):
+    """The image less its reconstruction, from a network that returns one (m, C, *axes): where is it anomalous?
+
+    Parameters
+    ----------
+    size
+        "absolute" (usual) or "squared", averaged over channels; or "signed", the sum over channels as it is.
+    width
+        Side in pixels of the square, or cube, over which the map is averaged; 1 for none.
+    """
+
+    size: Size = "absolute"
+    width: int = 1
+
+    name = "residual"
+
+    def __post_init__(self) -> None:
+        if self.size not in ("absolute", "squared", "signed"):
+            raise InputError(f"size must be absolute, squared or signed, got {shortened(self.size)}.", "size")
+        width = whole_number(self.width, "width", 1, 2**10)
+        if width % 2 == 0:
+            raise InputError(f"width must be odd, so that a pixel has a middle, got {width}.", "width")
+        object.__setattr__(self, "width", width)
+
+    def scores(self, images: Tensor, output: Tensor) -> Tensor:
+        """Return the residuals (m, *axes)."""
+        if output.shape != images.shape:
+            raise ModelError(
+                f"the network returns {by(tuple(output.shape[1:]))} for an image of {by(tuple(images.shape[1:]))}, but "
+                "residual needs a reconstruction of the same shape."
+            )
+        difference = images - output
+        if self.size == "absolute":
+            difference = difference.abs()
+        elif self.size == "squared":
+            difference = difference * difference
+        values = difference.mean(dim=1, keepdim=True)
+        if self.width > 1:
+            pool = getattr(nn.functional, f"avg_pool{images.ndim - 2}d")
+            values = pool(values, self.width, stride=1, padding=self.width // 2, count_include_pad=False)
+        return values[:, 0]
+
+
+class _Network(ViTScores):
+    """A network, with the map that is made of it; the base of :class:`NetworkScores` and :class:`OutputScores`."""
+
+    kinks = True
+    """It may be linear in pieces, which a search asks about."""
+
+    _activations: int
+
+    def _frame(
+        self, whole: nn.Module, stored: str, kind: str, shape: tuple[int, ...], grid: tuple[int, ...]
+    ) -> Encoder:
+        """Return what is known of the network, in the form in which that of transformers is."""
+        return Encoder(
+            module=whole,
+            forward=nn.Module.__call__,
+            kind=kind,
+            channels=shape[0],
+            image_size=shape[1:],
+            patch_size=(1,) * len(grid),
+            tokens=Tokens(grid=grid, prefix=0, class_token=False),
+            layers=0,
+            heads=0,
+            width=0,
+            mlp_width=0,
+            weights=stored,
+        )
+
+    def _place(self) -> None:
+        """Let the map cover the whole input, whatever the sides of its cells are."""
+        sides = self.image_shape[1:]
+        self.start, self.covered, self.overlap = (0,) * len(sides), sides, (0,) * len(sides)
+        self._at_once = self.batch_size
+
+    def describe(self) -> dict[str, Any]:
+        """Return type, input, grid and map of the network, JSON-ready."""
+        encoder = self._encoder
+        return {
+            "type": encoder.kind,
+            "weights": encoder.weights,
+            "input": list(self.image_shape),
+            "grid": list(self.grid_shape),
+            "attention": self._map.describe(),
+        }
+
+    def _default_batch_size(self, memory: int) -> int:
+        cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
+        return int(min(cap, max(1, memory // (8 * COPIES * self._activations))))
+
+    @property
+    def rough_is_faster(self) -> bool:
+        """Rough scores are not used."""
+        return False
+
+
+class OutputScores(_Network):
+    """The map that a network returns, in float64; parameters are those of :class:`NetworkScores`."""
+
+    def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
+        self._map: OutputMap = attention
+        whole, stored = float64_copy(model, device, type(model).__name__, owned)
+        shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
+        seen = _seen(whole, kind, shape)
+        self._activations = seen.activations
+        if not isinstance(seen.output, Tensor) or seen.output.ndim != len(shape) + 1:
+            raise ModelError(
+                f"the network of type {kind!r} returns {_shape(seen.output)} for an image, but {self._map.name} needs "
+                "a map with axes of its own.",
+                "attention",
+            )
+        grid = tuple(self._map.scores(seen.images, seen.output).shape[1:])
+        return self._frame(whole, stored, kind, shape, grid)
+
+    def _probed(self) -> Any:
+        self._place()
+        return self._outputs
+
+    def _outputs(self, images: Tensor) -> Tensor:
+        return self._map.scores(images, output_of(self._encoder.module, images))
+
+
+class NetworkScores(_Network, RelevanceScores):
+    """The map of a network for a class, in float64: Grad-CAM, HiResCAM, maps of input gradients.
+
+    Parameters
+    ----------
+    model
+        Any module from images (m, C, *axes) to class scores (m, K). A float64 copy is made; the model does not change.
+    attention
+        ``GradCAM("layer4", target=...)``, ``HiResCAM``, ``InputGradient`` or ``IntegratedGradients``.
+    image_size
+        Shape (C, *axes) of its images.
+    device, batch_size, memory_budget, owned
+        As in :class:`~attentest.attention.ViTScores`.
+    """
+
+    def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
+        self._map: Relevance = attention
+        if attention.at == "attention" or attention.head == "text":
+            raise ModelError(
+                f"the network of type {type(model).__name__!r} has no attention that is read, which {attention.name} "
+                "needs: use GradCAM(layer, target), InputGradient(target) or IntegratedGradients(target).",
+                "attention",
+            )
+        whole, stored = float64_copy(model, device, type(model).__name__, owned)
+        shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
+        self._class_scores = ClassScores(module=whole, forward=output_of, labels=labels_of(model))
+        seen = _seen(whole, kind, shape)
+        self._activations = seen.activations
+        self._layer = _layer(seen.maps, attention.layer, kind) if isinstance(attention, GradCAM) else None
+        grid = shape[1:] if self._layer is None else tuple(seen.maps[self._layer][2:])
+        return self._frame(whole, stored, kind, shape, grid)
+
+    @torch.no_grad()
+    def _probed(self) -> Any:
+        self._set_target()
+        self._place()
+        if getattr(self._map, "per", "pixel") == "patch":
+            raise InputError(
+                f"{self._map.name} of a network without patches has a value per pixel: per='pixel'.", "per"
+            )
+        return _Gradients(self._class_scores, self._map, self._layer, self.grid_shape)
+
+    def _in_float32(self) -> Any:
+        scores = ClassScores(module=cast_module(self._encoder.module, torch.float32), forward=output_of, labels=())
+        return _Gradients(scores, self._map, self._layer, self.grid_shape)
+
+
+class _Gradients:
+    """Maps made of the gradient of class scores in the output of a layer, or in the input."""
+
+    def __init__(
+        self, class_scores: ClassScores, relevance: Relevance, layer: str | None, grid: tuple[int, ...]
+    ) -> None:
+        self._class_scores, self._relevance, self._layer = class_scores, relevance, layer
+        self._tokens = Tokens(grid=grid, prefix=0, class_token=False)
+
+    def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return maps (m, *grid) and class scores (m, K); differentiable in forward mode."""
+        values: list[Tensor] = []
+
+        def keep(module: Any, arguments: Any, output: Tensor) -> Tensor:
+            values.append(output.requires_grad_())
+            return output.clone()  # what follows may change it in place
+
+        with torch.enable_grad():
+            if self._layer is None:
+                scores = self._class_scores(keep(None, None, images.clone()))
+            else:
+                handle = self._class_scores.module.get_submodule(self._layer).register_forward_hook(keep)
+                try:
+                    scores = self._class_scores(images)
+                finally:
+                    handle.remove()
+            gradients = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)
+        value, gradient = values[-1] if way is None else way, gradients[-1]
+        if self._layer is None:
+            maps = self._relevance.take(value, gradient, self._tokens)
+        else:
+            # The places of a layer's output are tokens, its channels their features.
+            value, gradient = value.flatten(2).mT, gradient.flatten(2).mT
+            maps = self._relevance.take(value, gradient, self._tokens).unflatten(1, self._tokens.grid)
+        return maps, scores + 0  # not recorded any more
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What was seen of a network with one image."""
+
+    images: Tensor
+    output: Any
+    maps: Mapping[str, tuple[int, ...]]
+    """Shapes of the outputs of layers that have axes, in the order in which they were computed."""
+    activations: int
+    """Number of all values that layers returned."""
+
+
+@torch.no_grad()
+def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
+    """Pass an image of noise through a network; raise an error if it fails, or returns something else each time."""
+    parameter = next(whole.parameters())
+    chance = torch.Generator("cpu").manual_seed(0)
+    images = torch.randn(1, *shape, dtype=torch.float64, generator=chance).to(parameter.device)
+    maps: dict[str, tuple[int, ...]] = {}
+    sizes = [images.numel()]
+    with _watched(whole, maps, sizes, len(shape) + 1):
+        try:
+            output, again = output_of(whole, images.clone()), output_of(whole, images.clone())
+        except Exception as error:  # noqa: BLE001  # a model may raise anything
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            raise ModelError(
+                f"the network of type {kind!r} fails on an image of shape {shape} ({reason}): check that image_shape "
+                "is that of its images.",
+                "image_shape",
+            ) from None
+    if isinstance(output, Tensor) and not torch.equal(output, again):
+        raise ModelError(
+            f"the network of type {kind!r} returns other values each time for the same image, as one with dropout that "
+            "is always active does: turn that off, since the region must be a function of the image."
+        )
+    return _Seen(images=images, output=output, maps=maps, activations=sum(sizes) // 2)
+
+
+@contextmanager
+def _watched(whole: nn.Module, maps: dict[str, tuple[int, ...]], sizes: list[int], axes: int) -> Iterator[None]:
+    """Collect the shapes of the outputs of layers that have as many axes as images, and the sizes of all."""
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
+            if isinstance(output, Tensor):
+                sizes.append(output.numel())
+                if output.ndim == axes and output[0, 0].numel() > 1:
+                    maps.pop(name, None)  # the last time counts
+                    maps[name] = tuple(output.shape)
+
+        return hook
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in whole.named_modules() if name]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _layer(maps: Mapping[str, tuple[int, ...]], asked: int | str, kind: str) -> str:
+    """Return the name of the layer that is asked for; -1 is the last one whose output is a map."""
+    names = list(maps)
+    if not names:
+        raise ModelError(f"no layer of the network of type {kind!r} returns a map with axes.", "layer")
+    if asked == -1:
+        return names[-1]
+    if asked in maps:
+        return str(asked)
+    raise InputError(
+        f"layer must be the name of a layer whose output is a map, such as {', '.join(map(repr, names[-3:]))}, got "
+        f"{shortened(asked)}.",
+        "layer",
+    )
+
+
+def output_of(module: nn.Module, images: Tensor) -> Any:
+    """Return the output of a network, where libraries return it with others: logits, the first, or that named "out"."""
+    output = module(images)
+    if isinstance(output, Mapping):
+        output = output.get("logits", output.get("out", output))
+    output = getattr(output, "logits", output)
+    return output[0] if isinstance(output, (tuple, list)) and output else output
+
+
+def _shape(output: Any) -> str:
+    return f"shape {tuple(output.shape[1:])}" if isinstance(output, Tensor) else type(output).__name__
