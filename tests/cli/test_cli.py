@@ -113,7 +113,10 @@ def test_test_prints_a_table_or_json_and_draws(
         ),
         (["calibrate", "--seed", "1"], "^attentest: missing option '--noise'. .*docs/choosing-noise.md"),
         (["noise", "fit", "null.npy"], "^attentest: missing option '--out' .see .*noise fit --help..$"),
-        (["test", "null.npy", "--noise", "1", "--search", "random"], "'--search': .*'spectral', 'adaptive', 'fixed'"),
+        (
+            ["test", "null.npy", "--noise", "1", "--search", "random"],
+            r"--search must be spectral, adaptive, fixed or combination, got 'random'\.",
+        ),
         (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
         (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* flatten it onto a background first.$"),
         (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the input whole.png"),
@@ -202,8 +205,30 @@ def test_numbers_out_of_range_are_refused_by_the_parser(
 ) -> None:
     done = run_main(capsys, *command.split(), option, value)
     assert done.code == 2
-    assert done.err.startswith(f"attentest: invalid value for '{option}'")
+    assert done.err.startswith(f"attentest: {option} must be a whole number from ")
+    assert done.err.endswith(f", got '{value}'.\n")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "allowed"),
+    [
+        ("test a.npy --noise 1", "--region-unit", "pixels or patches"),
+        ("test a.npy --noise 1", "--alternative", "two-sided, equal-tailed, greater or less"),
+        ("test a.npy --noise 1", "--top-fraction", "a number"),
+        ("test a.npy --noise 1", "--max-evaluations", "a whole number"),
+        ("test a.npy --noise 1", "--workers", "a whole number from 1 to 10000"),
+        ("power --noise 1 --delta 1", "--delta", "a number"),
+        ("noise fit a.npy --out b.json", "--estimator", "auto, pooled, "),
+    ],
+)
+def test_values_that_are_not_allowed_are_refused_in_the_words_of_all_errors(
+    command: str, option: str, allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_main(capsys, *command.split(), option, "nonsense")
+    assert done.code == 2
+    assert done.err.startswith(f"attentest: {option} must be {allowed}")
+    assert done.err.endswith(", got 'nonsense'.\n")
 
 
 @pytest.mark.parametrize("tol", ["0", "-1", "1", "nan"])

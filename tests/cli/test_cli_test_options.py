@@ -106,7 +106,7 @@ def test_equal_tails_are_said() -> None:
 def test_a_region_of_something_else_is_refused() -> None:
     done = run("0.npy", "--noise", "1", "--region-unit", "squares")
     assert done.exit_code != 0
-    assert "'squares' is not one of 'pixels', 'patches'" in str(done.exception)
+    assert str(done.exception) == "--region-unit must be pixels or patches, got 'squares'."
 
 
 def test_references_are_one_for_all_or_one_each() -> None:

@@ -25,9 +25,11 @@ from attentest.cli import app
 from attentest.images.image_source import ImageSource
 from attentest.noise import Diagonal, save_noise
 from attentest.pipeline.file_run import BatchRun
+from attentest.pipeline.run import Pipeline
 from attentest.runs.engine import FailedImage
 from attentest.search import SpectralSearch
 from command_line import full_disk, kill_at_random
+from shuffled_engine import ShuffledEngine
 from toys import SoftmaxScores
 
 MODEL = "tiny"
@@ -389,6 +391,47 @@ def test_failures_are_in_their_places(fragile: AttentionTest) -> None:
         fragile.map(images, components=True)
     with pytest.raises(InputError, match="on_error must be 'raise' or 'row', got 'skip'"):
         fragile.map(images, on_error="skip")  # type: ignore[arg-type]
+
+
+class SometimesConstant(SoftmaxScores):
+    """Scores that are all the same where the image has a pixel far below zero."""
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        constant = images.flatten(1).amin(dim=1) < -100
+        return torch.where(constant[:, None, None], 0.25, super().__call__(images))
+
+
+@pytest.mark.parametrize("engine", ["local", ShuffledEngine(seed=0)], ids=["local", "shuffled"])
+@pytest.mark.parametrize("options", [{}, {"randomise": 0.5, "draws": 3}], ids=["one", "draws"])
+def test_images_without_a_region_fail_alone(options: Any, engine: Any) -> None:
+    test = AttentionTest(SometimesConstant(), noise=1.0, confidence_level=None, **options)
+    images = np.random.default_rng(0).normal(size=(9, 2, 2))
+    expected = test.map(images)
+    without = [2, 3, 8]
+    images[without, 0, 0] = -1000.0
+    sizes = []
+    original = Pipeline.run
+
+    def counted(self: Pipeline, inputs: Any, *arguments: Any) -> Any:
+        sizes.append(len(inputs))
+        return original(self, inputs, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pipeline, "run", counted)
+        found = test.map(images, on_error="row", engine=engine)
+    assert sum(sizes) == len(images)  # no image was tested again
+    assert list(found.failures) == without
+    assert all("there is no region to test" in reason for reason in found.failures.values())
+    kept = [number for number in range(9) if number not in without]
+    np.testing.assert_allclose(found.pvalues[kept], expected.pvalues[kept], rtol=1e-9)
+    with pytest.raises(InputError, match=r"image 2: the attention map is constant"):
+        test.map(images)
+
+
+def test_images_that_all_have_no_region() -> None:
+    test = AttentionTest(SometimesConstant(), noise=1.0, confidence_level=None)
+    found = test.map(np.full((3, 2, 2), -1000.0), on_error="row")
+    assert list(found.failures) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "row"])

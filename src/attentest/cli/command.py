@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from attentest.cli.options import OUTPUT_PATHS, REGISTRIES, named_by_options, names_of_options
 from attentest.cli.output import on_interrupt, usually_kept
 from attentest.definition import option_of
-from attentest.errors import NOISE_GUIDE, InputError
+from attentest.errors import NOISE_GUIDE, InputError, shortened
 from attentest.registry import IMAGE_NOISE
 
 ADVICE = {
@@ -39,6 +39,9 @@ HELP_ASKED = "NoArgsIsHelpError"
 """That of it which stands for the help, where no argument is given."""
 
 
+WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
+"""What errors call the value of an option, by its type."""
+
 METAVARS: dict[Any, str | None] = {bool: None, int: "N", float: "X", Path: "FILE", str: "NAME"}
 """What the help calls the value of an option, by its type."""
 
@@ -52,7 +55,11 @@ class _Checks:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line; raise an error for an option that is given twice, and for an empty text."""
         with _in_a_sentence(ctx):
-            rest: list[str] = super().parse_args(ctx, list(args))  # type: ignore[misc]
+            try:
+                rest: list[str] = super().parse_args(ctx, list(args))  # type: ignore[misc]
+            except typer.BadParameter as error:
+                self._explain(ctx, args, error)
+                raise
         texts, _, given = self.make_parser(ctx).parse_args(list(args))  # type: ignore[attr-defined]
         for parameter, count in Counter(given).items():
             name = max(parameter.opts, key=len)
@@ -61,6 +68,30 @@ class _Checks:
             if "" in _listed(texts[parameter.name]):  # as a path it would stand for the current directory
                 raise InputError(f"{name} must not be an empty text: give a value, or leave it out.")
         return rest
+
+    def _explain(self, ctx: Any, args: list[str], error: Any) -> None:
+        """Raise an error about a value that is not allowed, in our words: those of Typer depend on its version."""
+        name: Any = getattr(getattr(error, "param", None), "name", None)
+        declared = inspect.signature(self.callback, eval_str=True).parameters  # type: ignore[attr-defined]
+        given = self.make_parser(ctx).parse_args(list(args))[0].get(name)  # type: ignore[attr-defined]
+        if name not in declared or given is None:  # an option without a value, or one that is missing
+            return
+        kind, setting = get_args(declared[name].annotation)[:2]
+        (kind,) = {*get_args(kind)} - {NoneType} or {kind}
+        (kind,) = get_args(kind) or (kind,)
+        least, most = setting.min, setting.max
+        allowed = WORDS.get(kind, "")
+        if issubclass(kind, StrEnum):
+            *others, last = kind
+            allowed = f"{', '.join(others)} or {last}" if others else str(last)
+        bounds = (("from", least), ("to", most)) if least is not None else (("at most", most),)
+        within = " ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+        unfit = next((text for text in _listed(given) if not _fits(text, kind, least, most)), None)
+        if allowed and unfit is not None:
+            raise InputError(
+                f"{max(error.param.opts, key=len)} must be {' '.join(filter(None, [allowed, within]))}, got "
+                f"{shortened(unfit)}."
+            ) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -107,6 +138,15 @@ def _in_a_sentence(ctx: Any) -> Iterator[None]:
             error.message = ADVICE[parameter.name]  # follows "Missing option"
         said = " ".join(error.format_message().split()).removesuffix(".")
         raise InputError(f"{said[:1].lower()}{said[1:]} (see {ctx.command_path} --help).") from None
+
+
+def _fits(text: str, kind: Any, least: float | None, most: float | None) -> bool:
+    """Return whether a text is a value of a type, between bounds that are None where there is none."""
+    try:
+        value = kind(text)
+    except ValueError:
+        return False
+    return (least is None or value >= least) and (most is None or value <= most)
 
 
 def _listed(value: Any) -> Collection[Any]:

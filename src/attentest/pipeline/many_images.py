@@ -162,13 +162,18 @@ class ImageTests:
     def _tested(self, inputs: Sequence[Input], report: Report) -> list[Tested]:
         """Return the results of each input, or the failure of it.
 
-        A batch that fails is tried again in halves, down to the image that is the cause. A batch that takes too much
-        memory is halved in any case.
+        An image without a region fails by itself. A batch that fails otherwise is tried again in halves, down to the
+        image that is the cause; one that takes too much memory is halved in any case.
         """
         if not inputs:
             return []
+        failed: dict[int, InputError] | None = None if self.on_error == "raise" else {}
         try:
-            return list(self.pipeline.run(inputs, self.request, report))
+            results = self.pipeline.run(inputs, self.request, report, failed)
+            return [
+                FailedImage(number=0, reason=reason_of(failed[index])) if failed and index in failed else result
+                for index, result in enumerate(results)
+            ]
         except Exception as error:
             if len(inputs) == 1 or not (self.on_error == "row" or _out_of_memory(error)):
                 if self.on_error == "raise":

@@ -67,6 +67,30 @@ class Observation:
         values = {name: getattr(self, name) for name in names}
         return replace(self, **{name: value[rows] for name, value in values.items() if value is not None})
 
+    def reasons_against(self, sign: Sign) -> dict[int, str]:
+        """Return why images cannot be tested that have no region, or nothing but a region, by their indices."""
+        size, units = " x ".join(map(str, self.patch_grid.size)), self.patch_grid.units
+        constant = (
+            f"the attention map is constant on the {size} {units} of the image that the model sees, so there is no "
+            "region to test: use a larger image, or a crop that leaves more of it."
+        )
+        negative = (
+            "no value of the map is positive, so nothing in the image speaks for the class and there is no region to "
+            "test: use another target, or sign='signed'."
+        )
+        whole = "every value of the map exceeds the threshold, so nothing is left to compare: use a greater one."
+        tied = (
+            f"{units} of equal attention lie on both sides of the cut, so the top fraction does not define a region: "
+            "use another top_fraction, or a threshold."
+        )
+        # What comes last is the first that is wrong with an image.
+        return {
+            **dict.fromkeys(_empty(self.regions), tied),
+            **dict.fromkeys(_empty(~self.regions), whole),
+            **dict.fromkeys(_empty(self.attention > 0), negative if sign == "positive" else constant),
+            **unusable_scores(self.scores),
+        }
+
     @property
     def selectable(self) -> int:
         """Number of pixels, or of whole patches, from which the model chooses a region."""
@@ -135,10 +159,18 @@ def expanded(values: Tensor, like: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, definition: Definition) -> Observation:
+def observe(
+    batch: Sequence[Input],
+    scores: ScoreFunction,
+    rule: RegionRule,
+    definition: Definition,
+    failed: dict[int, InputError] | None = None,
+) -> Observation:
     """Evaluate a model on images of one geometry, whose maps become regions by a rule.
 
-    The definition of the test says how the images are randomised before the model sees them, if they are.
+    The definition of the test says how the images are randomised before the model sees them, if they are. An image
+    without a region raises an error; with ``failed`` the errors are put there, by the indices of their images, and the
+    observation is that of the other images, of which there may be none.
     """
     geometry, images = batch[0].geometry, stacked([tested.image.pixels for tested in batch])
     added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
@@ -153,40 +185,10 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
         observed, leads = values[:, :count].unflatten(1, choosing.grid_shape), values[:, count:]
     else:
         observed = _observed_scores(scores, inputs)
-    if unusable := unusable_scores(observed):
-        raise _error(batch, *unusable)
     patch_grid = geometry.patch_grid(tuple(observed.shape[1:]))
     attention = attention_map(observed, patch_grid, properties.sign)
-    if properties.sign == "positive" and (negative := _first_empty(attention > 0)) is not None:
-        raise _error(
-            batch,
-            negative,
-            "no value of the map is positive, so nothing in the image speaks for the class and there is no region to "
-            "test: use another target, or sign='signed'.",
-        )
-    if (constant := _first_empty(attention > 0)) is not None:
-        size = " x ".join(map(str, patch_grid.size))
-        raise _error(
-            batch,
-            constant,
-            f"the attention map is constant on the {size} {patch_grid.units} of the image that the model "
-            "sees, so there is no region to test: use a larger image, or a crop that leaves more of it.",
-        )
     regions = rule.regions(attention, patch_grid, properties.sign)
-    if (whole := _first_empty(~regions)) is not None:
-        raise _error(
-            batch,
-            whole,
-            "every value of the map exceeds the threshold, so nothing is left to compare: use a greater one.",
-        )
-    if (tied := _first_empty(regions)) is not None:
-        raise _error(
-            batch,
-            tied,
-            f"{patch_grid.units} of equal attention lie on both sides of the cut, so the top fraction does not define "
-            "a region: use another top_fraction, or a threshold.",
-        )
-    return Observation(
+    observation = Observation(
         batch=batch,
         images=images,
         added=added,
@@ -197,6 +199,20 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
         regions=regions,
         choice=choice,
         leads=leads,
+    )
+    reasons = observation.reasons_against(properties.sign)
+    if not reasons:
+        return observation
+    errors = {index: _error(batch[index], reason) for index, reason in sorted(reasons.items())}
+    if failed is None:
+        raise next(iter(errors.values()))
+    failed.update(errors)
+    kept = np.array([index for index in range(len(batch)) if index not in errors], dtype=np.int64)
+    return replace(
+        observation.chosen(kept),
+        batch=[batch[index] for index in kept],
+        images=images[kept],
+        added=None if added is None else added[kept],
     )
 
 
@@ -246,13 +262,12 @@ def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
     return observed
 
 
-def _error(batch: Sequence[Input], index: int, reason: str) -> InputError:
-    """Return an error about one of the images of a batch, which it names by its number if it has one."""
-    number = batch[index].number
-    return InputError(reason if number is None else f"image {number}: {reason}")
+def _error(tested: Input, reason: str) -> InputError:
+    """Return an error about an image, which it names by its number if it has one."""
+    return InputError(reason if tested.number is None else f"image {tested.number}: {reason}")
 
 
-def _first_empty(masks: Tensor) -> int | None:
-    """Return the index of the first of masks (k, *units) that is empty; None if there is none."""
-    empty = (~masks.flatten(1).any(dim=1)).nonzero().flatten().tolist()
-    return empty[0] if empty else None
+def _empty(masks: Tensor) -> list[int]:
+    """Return the indices of those of masks (k, *units) that are empty."""
+    indices: list[int] = (~masks.flatten(1).any(dim=1)).nonzero().flatten().tolist()
+    return indices

@@ -168,9 +168,9 @@ class Pipeline:
             if asked is not None and count > 1:
                 raise InputError(f"{name} and {count} draws do not go together: use draws=1.", "draws")
 
-    def observe(self, batch: Sequence[Input]) -> Observation:
-        """Return the model output for images, as it is in a test."""
-        return observe(batch, self.scores, self.rule, self.definition)
+    def observe(self, batch: Sequence[Input], failed: dict[int, InputError] | None = None) -> Observation:
+        """Return the model output for images, as it is in a test; :func:`observe` says what ``failed`` is for."""
+        return observe(batch, self.scores, self.rule, self.definition, failed)
 
     def statistics(self, batch: Sequence[Input]) -> NDArray[np.float64]:
         """Return the statistics (k,) of images, each with the region of its own."""
@@ -178,15 +178,20 @@ class Pipeline:
         return lines_of(observation, parts_of(observation.regions_on_images(), None), self.contrast).statistic
 
     def run(
-        self, inputs: Sequence[Input], request: Request, report: Report | None = None
+        self,
+        inputs: Sequence[Input],
+        request: Request,
+        report: Report | None = None,
+        failed: dict[int, InputError] | None = None,
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one geometry: one per image, or one per component of its region.
 
-        The fraction that is done is reported.
+        The fraction that is done is reported. An image without a region raises an error; with ``failed`` the errors are
+        put there, by the indices of their images, and these have no results.
         """
         count = self.definition.draws
         if count == 1:
-            return self._run(inputs, request, report)
+            return self._run(inputs, request, report, failed)
         alpha = request.decide_at
         each = request if alpha is None else replace(request, decide_at=alpha * share_of_each(count))
         together = self.images_together(inputs[0].image.pixels.size)
@@ -195,17 +200,24 @@ class Pipeline:
         rounds = (
             [range(count)] if alpha is None else [range(rank_of(count)), *([i] for i in range(rank_of(count), count))]
         )
+        without_region: dict[int, InputError] = {}  # in one of the draws
         for draws in rounds:
             open_images = [image for image, results in enumerate(drawn) if not self._is_decided(results, alpha)]
-            tasks = [(image, draw) for image in open_images for draw in draws]
+            tasks = [(image, draw) for image in open_images for draw in draws if image not in without_region]
             for start in range(0, len(tasks), together):
                 some = tasks[start : start + together]
-                results = self._run([replace(inputs[image], draw=draw) for image, draw in some], each)
-                for (image, _), (result,) in zip(some, results, strict=True):
-                    drawn[image].append(result)
+                errors: dict[int, InputError] | None = None if failed is None else {}
+                results = self._run([replace(inputs[image], draw=draw) for image, draw in some], each, None, errors)
+                for (image, _), of_draw in zip(some, results, strict=True):
+                    drawn[image] += of_draw
+                without_region |= {some[task][0]: error for task, error in (errors or {}).items()}
                 if report is not None:
                     report(sum(map(len, drawn)) / (count * len(inputs)))
-        return [[self._combined(results, alpha)] for results in drawn]
+        if failed is not None:
+            failed |= without_region
+        return [
+            [] if image in without_region else [self._combined(results, alpha)] for image, results in enumerate(drawn)
+        ]
 
     def _is_decided(self, results: Sequence[AttentionTestResult], alpha: float | None) -> bool:
         """Return whether the draws of an image, some of which may be missing, tell on which side of alpha p lies."""
@@ -230,11 +242,22 @@ class Pipeline:
         )
 
     def _run(
-        self, inputs: Sequence[Input], request: Request, report: Report | None = None
+        self,
+        inputs: Sequence[Input],
+        request: Request,
+        report: Report | None = None,
+        failed: dict[int, InputError] | None = None,
     ) -> list[list[AttentionTestResult]]:
         """Return the results of :meth:`run` with one draw of the added noise for each input."""
-        connectivity, certification = request.connectivity, request.certification
-        observation = self.observe(inputs)
+        observation = self.observe(inputs, failed)
+        results = iter(self._observed_results(observation, request, report) if observation.batch else ())
+        return [[] if failed and index in failed else next(results) for index in range(len(inputs))]
+
+    def _observed_results(
+        self, observation: Observation, request: Request, report: Report | None
+    ) -> list[list[AttentionTestResult]]:
+        """Return the results of images that were observed."""
+        connectivity, certification, inputs = request.connectivity, request.certification, observation.batch
         parts = parts_of(observation.regions_on_images(), connectivity)
         images = [channels_last(tested.image.pixels) for tested in inputs]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)

@@ -38,26 +38,22 @@ def attention_map(scores: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") 
     return values / torch.where(span > 0, span, 1.0)
 
 
-def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
-    """Return the index of the first image whose scores (m, *grid) have no region, and the reason; None if all do."""
+def unusable_scores(scores: Tensor) -> dict[int, str]:
+    """Return the images whose scores (m, *grid) have no region, by their indices, with the reasons."""
     flat = scores.flatten(1)
     finite = torch.isfinite(flat).all(dim=1)
     largest = flat.abs().amax(dim=1)
     huge = finite & (largest > LARGEST_SCORE)
     constant = ~(flat.amax(dim=1) - flat.amin(dim=1) > CONSTANT_MAP_TOLERANCE * largest)
-    unusable = constant | huge | ~finite
-    if not bool(unusable.any()):
-        return None
-    index = int(unusable.nonzero()[0, 0])
-    if bool(huge[index]):
-        reached = float(largest[index])
-        return index, f"the attention scores reach {reached:.3g}, more than the 1e100 allowed: scale them."
-    if not bool(finite[index]):
-        return index, "the attention scores are NaN or infinite: is the image in the range that the model takes?"
-    return index, (
-        f"the attention map is constant (every score is {float(largest[index]):.6g} to rounding), so there is no "
+    return {
+        index: f"the attention scores reach {float(largest[index]):.3g}, more than the 1e100 allowed: scale them."
+        if bool(huge[index])
+        else "the attention scores are NaN or infinite: is the image in the range that the model takes?"
+        if not bool(finite[index])
+        else f"the attention map is constant (every score is {float(largest[index]):.6g} to rounding), so there is no "
         "region to test: is the model trained, and does the image have any content?"
-    )
+        for index in (constant | huge | ~finite).nonzero().flatten().tolist()
+    }
 
 
 COST_RATIO = 6

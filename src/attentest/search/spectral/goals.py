@@ -38,6 +38,9 @@ NAIVE = 2.0
 LEFT_OVER = 0.6
 """Fraction of the tolerance that may be left in zones that are not refined."""
 
+MOST_WHILE_ACTIVE = 0.95
+"""Most of the work that an image which is not done counts as."""
+
 DECISION_SHARE = 0.25
 """In decision mode, the target width of the error bar as a fraction of the distance between p and alpha."""
 
@@ -166,11 +169,19 @@ class Goals:
             return np.asarray(math.log(LEFT_OVER) + np.maximum(np.log(rtol) + log_p, np.log(tol)))
 
     def fraction_done(self, bounds: LogBounds) -> float:
-        """Return how far the error bars have shrunk, on a log scale from 0 to 1."""
-        width = np.exp(bounds.high[0]) - np.exp(bounds.low[0])
-        least = self._tol or self._rtol
-        share = np.log(np.clip(width, least, 1.0)) / math.log(least)
-        return float(np.where(self.for_p, np.minimum(share, 0.9), np.where(self.active, 0.95, 1.0)).mean())
+        """Return which share of the evaluations is done, from 0 to 1, as far as the error bars tell.
+
+        The square root of how far a bar has shrunk, on a log scale, grows about as evaluations do whatever the map: the
+        first of them find out where the region changes, and the bar shrinks late. With an interval p is half of it.
+        """
+        with np.errstate(invalid="ignore"):  # both bounds are -inf
+            of_ends = np.nan_to_num(bounds.high - bounds.low).max(axis=0)  # those that are reached are narrow
+        width = np.where(self.for_p, np.exp(bounds.high[0]) - np.exp(bounds.low[0]), of_ends)
+        least = np.where(self.for_p, self._tol or self._rtol, END_RTOL)
+        share = np.sqrt(np.log(np.clip(width, least, 1.0)) / np.log(least))
+        if self.with_ends:
+            share = (share + ~self.for_p) / 2
+        return float(np.where(self.active, np.minimum(share, MOST_WHILE_ACTIVE), 1.0).mean())
 
     def _tolerances(self) -> tuple[Floats, Floats]:
         """Return the absolute and the relative width (k,) of the error bar at which each goal is reached."""
