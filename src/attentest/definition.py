@@ -15,13 +15,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from attentest.errors import NOISE_GUIDE, InputError, shortened
-from attentest.registry import REGION_UNITS, Part
+from attentest.registry import ATTENTION_MAPS, REGION_UNITS, MapPart, Part
 from attentest.statistics.alternative import Alternative, alternatives, as_alternative
 
 if TYPE_CHECKING:
     import torch
 
-    from attentest.attention import AggregationLike
+    from attentest.attention import Aggregation, AggregationLike
     from attentest.attention.relevance import Relevance
     from attentest.contrast import Channels, ContrastLike
     from attentest.noise import ImageNoise, NoiseLike
@@ -455,6 +455,86 @@ class PretrainedDefinition(Definition):
         of_model=True,
     )
     revision: str | None = option("Branch, tag or commit on the hub.", default=None, recorded=False, of_model=True)
+
+
+LONGEST_NUMBER = 18
+"""Largest number of digits, so that the number fits in 64 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapDefinition:
+    """How the map of a test is made, in the texts that the command line and the page take."""
+
+    map_name: str = option(
+        f"How the map is made: {ATTENTION_MAPS.choices()}.",
+        default="rollout",
+        text=str,
+        flag="--map",
+        metavar="MAP",
+        label="Map",
+    )
+    target: str | None = option(
+        "Of a map for a class: its number, its label, or predicted.",
+        default=None,
+        text=str,
+        flag="--class",
+        metavar="CLASS",
+        shown_default="predicted",
+        label="Class",
+    )
+    text: str | None = option(
+        "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
+        default=None,
+        text=str,
+        metavar="TEXT",
+        panel=MODEL,
+        shown_default=False,
+        label="Text",
+    )
+    sign: str | None = option(
+        "Of a map for a class: what makes the region, positive, absolute or signed values.",
+        default=None,
+        text=str,
+        panel=MODEL,
+        shown_default="the map's own",
+    )
+    heads: str = option(
+        "How heads are combined: mean, max, min, or the number of a single head.",
+        default="mean",
+        text=str,
+        panel=MODEL,
+    )
+
+    def attention(self) -> Aggregation | Relevance:
+        """Return the map of "rollout" or "layer:3" with its heads, of "grad-cam" with its class, or that of a text."""
+        options = {
+            "head_fusion": ("heads", None if self.heads == "mean" else _number_or_text(self.heads, "heads")),
+            "target": ("target", None if self.target is None else _number_or_text(self.target, "target")),
+            "sign": ("sign", self.sign),
+        }
+        given = {parameter: value for parameter, (_, value) in options.items() if value is not None}
+        part = ATTENTION_MAPS.get(self.map_name.partition(":")[0])
+        chosen, takes = ("map_name", f" {self.map_name}"), part.takes if isinstance(part, MapPart) else tuple(options)
+        if self.text is not None:
+            chosen, takes = ("text", ""), ()
+            given |= {"map": self.map_name} if self.map_name != "rollout" else {}
+        if unused := next((parameter for parameter in given if parameter not in takes), None):
+            name = options.get(unused, ("map_name",))[0]
+            raise InputError(f"{name} does not go with {''.join(chosen)}: leave one of them out.", name, chosen[0])
+        made: Aggregation | Relevance = (
+            ATTENTION_MAPS.create(self.map_name, "map_name", **given)
+            if self.text is None
+            else Part("attention.text:TextRelevance").load()(self.text)
+        )
+        return made
+
+
+def _number_or_text(text: str, name: str) -> int | str:
+    if not text.isdecimal():
+        return text
+    if len(text) > LONGEST_NUMBER:
+        raise InputError(f"{name} must have at most {LONGEST_NUMBER} digits, got {len(text)}.", name)
+    return int(text)
 
 
 def check_names(definition: Any, names: Iterable[str]) -> dict[str, Option]:

@@ -108,7 +108,7 @@ class Registry(dict[str, AnyPart]):
         called = called or self.kind
         name, colon, argument = text.partition(":")
         if name not in self or bool(colon) != bool(self[name].argument):
-            raise InputError(f"{called} must be {self.choices(*others)}, got {shortened(text)}.")
+            raise InputError(f"{called} must be {self.choices(*others)}, got {shortened(text)}.", called)
         part = self[name]
         if not colon:
             return part.load()(**keywords)
@@ -117,7 +117,7 @@ class Registry(dict[str, AnyPart]):
         except ValueError:
             number = "a whole number" if part.argument_type is int else "a number"
             raise InputError(
-                f"{called} {name}:{part.argument} needs {number} after the colon, got {shortened(argument)}."
+                f"{called} {name}:{part.argument} needs {number} after the colon, got {shortened(argument)}.", called
             ) from None
         return part.load()(value, **keywords)
 

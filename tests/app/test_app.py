@@ -12,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
+import torch
+import transformers as hf
 from PIL import Image
 from scipy.io import wavfile
 
@@ -21,12 +24,15 @@ if find_spec("gradio") is None:  # it takes seconds to import, and these tests d
 from attentest import AttentionTest, InputError, ModelError, bundled_model, read_image
 from attentest.app.actions import Actions, Session
 from attentest.app.form import CONTROLS, COUNTS, IMAGE, NUMBER, TOP_FRACTION, Form, questions
-from attentest.app.offered import OfferedModels, UploadedImage
+from attentest.app.offered import MOST_CLASSES, MOST_MAPS, OfferedModels, UploadedImage
 from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
+from attentest.attention import GradCAM, GradientRollout, TextRelevance
 from attentest.definition import ModelDefinition, option
 from attentest.noise import StationaryCovariance
+from attentest.registry import ATTENTION_MAPS
 from command_line import run_main
+from toys import tiny_vit
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +262,138 @@ class TestActions:
         assert "significant at 0.05, approximate" in html
         assert "given, not estimated" not in html
         assert questions()["sigma"][1] is None
+
+
+LABELS = {number: f"kind {number}" for number in range(30)} | {3: "tabby, tabby cat", 7: "<img src=x onerror=alert(1)>"}
+
+
+@pytest.fixture(scope="module")
+def of_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model of thirty classes, one of whose labels is HTML."""
+    folder = tmp_path_factory.mktemp("models") / "classes"
+    model = tiny_vit()
+    model.classifier = torch.nn.Linear(16, len(LABELS))
+    torch.nn.init.normal_(model.classifier.weight, generator=torch.Generator().manual_seed(0))
+    model.config.id2label, model.config.label2id = LABELS, {label: number for number, label in LABELS.items()}
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model of images and texts, with its tokeniser."""
+    folder = tmp_path_factory.mktemp("models") / "texts"
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    text = sizes | {"vocab_size": 8, "max_position_embeddings": 8, "eos_token_id": 1, "bos_token_id": 0}
+    vision = sizes | {"image_size": 8, "patch_size": 2, "num_channels": 1}
+    hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)).save_pretrained(folder)
+    words = {word: number for number, word in enumerate(("<start>", "<end>", "a", "cat"))}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<end>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mapped(of_classes: Path, of_texts: Path) -> Actions:
+    return Actions(OfferedModels([of_classes, of_texts]))
+
+
+class TestMaps:
+    """The map and its class or text, chosen on the page."""
+
+    def test_a_model_offers_the_maps_that_it_can_give(self, mapped: Actions) -> None:
+        maps = {model: [name for _, name in mapped.maps(model)] for model in ("classes", "texts")}
+        assert maps["classes"] == [name for name in ATTENTION_MAPS if name not in ("layer", "pooling")]
+        assert maps["texts"] == ["rollout", "last-layer", "text"]
+        assert mapped.maps("another") == []
+        for model, name in (("classes", "text"), ("texts", "grad-cam"), ("classes", "layer:0"), ("classes", None)):
+            with pytest.raises(InputError, match="the map must be one of rollout, last-layer, "):
+                Form.of(map_name=name).scores(mapped.models.model(model))
+
+    def test_classes_are_listed_with_their_scores(self, mapped: Actions, session: Session, of_classes: Path) -> None:
+        form = Form.of(map_name="grad-cam", target="3")
+        listed = mapped.classes(session, "classes", form)
+        test = AttentionTest.from_pretrained(of_classes, noise=1.0, attention=GradCAM(sign="signed"))
+        target = test(session.image.pixels).target  # type: ignore[union-attr]
+        assert target is not None
+        called = f"{target['class']}: {target['label']} (score {target['score']:.3g})"
+        assert listed[:2] == [(f"predicted: {called}", "predicted"), (called, str(target["class"]))]
+        listed = mapped.classes(session, "classes", Form.of(map_name="grad-cam", other_class="nothing"))
+        assert len(listed) == 1 + MOST_CLASSES
+        unlisted = next(str(number) for number in LABELS if str(number) not in dict(listed).values())
+        scores = [float(label.rpartition("score ")[2][:-1]) for label, _ in listed[1:]]
+        assert scores == sorted(scores, reverse=True)
+        assert mapped.classes(session, "classes", Form.of(map_name="grad-cam", target=unlisted))[-1][1] == unlisted
+        usual = [("the predicted class", "predicted"), ("class 3", "3")]
+        assert mapped.classes(session, "classes", Form()) == usual[:1]  # of no class
+        assert mapped.classes(Session(), "classes", form) == usual
+        assert mapped.classes(session, "texts", form) == usual
+
+    @pytest.mark.parametrize(("target", "number"), [("predicted", None), ("7", 7), ("tabby", 3)])
+    def test_the_result_is_that_of_the_library_and_names_map_and_class(
+        self, mapped: Actions, session: Session, of_classes: Path, target: str, number: int | None
+    ) -> None:
+        field = {"target": target} if number is None else {"target": "5", "other_class": f" {target} "}
+        form = Form.of(noise=NUMBER, sigma="1", map_name="gradient-rollout", **field)
+        attention = GradientRollout() if number is None else GradientRollout(number)
+        test = AttentionTest.from_pretrained(of_classes, noise=1.0, attention=attention)
+        result = test(session.image.pixels)  # type: ignore[union-attr]
+        assert result.target is not None
+        shown = mapped.test(session, session.ask(), "classes", form, False, lambda share: None)
+        assert shown is not None
+        assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in mapped.preview(session, "classes", form)
+        assert cell(shown, "selective-p") == result.pvalue_text()
+        assert result.verdict(0.05) in unescape(shown)
+        assert f"The map is for class {result.target['class']} ({result.target['label']}, score" in unescape(shown)
+        assert f"The gradient rollout map for {result.target['label']}, from 0 to 1" in unescape(shown)
+        assert f"gradient rollout map for {result.target['label']} (gradient-rollout), " in unescape(shown)
+        assert "<img src=x" not in shown
+        key = re.search(r'key=([^"]+)"', shown)
+        assert key
+        assert b"<img src=x" not in (mapped.report(key[1]) or b"<img src=x")
+
+    def test_a_text(self, mapped: Actions, session: Session, of_texts: Path) -> None:
+        form = Form.of(noise=NUMBER, sigma="1", map_name="text", text="a cat")
+        shown = mapped.test(session, session.ask(), "texts", form, False, lambda share: None)
+        assert shown is not None
+        test = AttentionTest.from_pretrained(of_texts, noise=1.0, attention=TextRelevance("a cat"), resize="none")
+        assert cell(shown, "selective-p") == test(session.image.pixels).pvalue_text()  # type: ignore[union-attr]
+        assert "The map is for the text “a cat” (similarity" in shown
+        assert "the text must be a text of at most" in mapped.preview(session, "texts", Form.of(map_name="text"))
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [
+            ("30", "the class is class 30, but the model has 30 classes, numbered from 0 to 29"),
+            ("kind 300", "the class 'kind 300' is not a label of the model: nearest are 'kind "),
+            ("9" * 30, "the class must have at most 18 digits, got 30"),
+        ],
+    )
+    def test_a_class_that_there_is_not_is_one_sentence(
+        self, mapped: Actions, session: Session, target: str, message: str
+    ) -> None:
+        html = mapped.preview(session, "classes", Form.of(map_name="grad-cam", other_class=target))
+        assert 'role="alert"' in html
+        assert message in unescape(html)
+
+    def test_the_model_is_evaluated_once_while_tau_moves(
+        self, mapped: Actions, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        form = Form.of(map_name="gradient-rollout")
+        mapped.preview(session, "classes", form)
+        mapped.classes(session, "classes", form)
+        monkeypatch.setattr(form.scores(mapped.models.model("classes")), "_forward", None)  # an evaluation would fail
+        taus = (0.2, 0.4, 0.8)
+        shown = {
+            mapped.preview(session, "classes", Form.of(map_name="gradient-rollout", threshold=tau)) for tau in taus
+        }
+        assert len(shown) == 3
+
+    def test_few_models_are_kept(self, mapped: Actions, session: Session) -> None:
+        for number in range(MOST_MAPS + 2):
+            mapped.preview(session, "classes", Form.of(map_name="gradient-rollout", target=str(number)))
+        assert len(mapped.models._of_maps) == MOST_MAPS
 
 
 SIGNALS, VOLUMES = "bundled, signals of 256 samples", "bundled, volumes of 16 × 16 × 16"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.io import wavfile
 
 if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
@@ -27,6 +28,7 @@ if find_spec("gradio") is None:  # it takes seconds to import, and these tests d
 
 from attentest import AttentionTest, bundled_model
 from attentest.app.form import IMAGE, questions
+from attentest.attention import GradientRollout, RelevanceScores
 from attentest.noise import FromImage
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -287,6 +289,7 @@ def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
         assert page.evaluate(WIDER_THAN_THE_PAGE) == []
         page.set_viewport_size({"width": 1200, "height": 800})
         visit_slider(page, image)
+        visit_maps(page, image)
         visit_report(page, tmp_path)
         visit_example(page, scan)
         assert not complaints
@@ -368,6 +371,18 @@ def visit_uploads(page: Any, scan: Path, image: np.ndarray) -> None:
     assert page.inner_text("#naive-p") == f"{result.naive_pvalue:.3g}"
     assert page.inner_text("#interval") == f"{interval.low:.3g} to {interval.high:.3g}"
     assert result.verdict(0.05) in page.inner_text("#result")
+
+
+def visit_maps(page: Any, image: np.ndarray) -> None:
+    for name, attention in (("gradient-rollout", GradientRollout()), ("rollout", "rollout")):
+        page.click("#map-name input")
+        page.locator("[role=option]").filter(has_text=re.compile(rf"^\W*{name}:")).click()
+        test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, top_fraction=0.1, attention=attention)
+        shown_region(page, f"{test.attention_region(image)[1].sum()} of 256 pixels")
+        page.wait_for_selector("#target", state="hidden" if name == "rollout" else "visible")
+        if isinstance(test.pipeline.scores, RelevanceScores):
+            ((_, _, score),) = test.pipeline.scores.ranked(torch.from_numpy(image)[None, None], 1)
+            assert page.input_value("#target input") == f"predicted: 0 (score {score:.3g})"
 
 
 def visit_slider(page: Any, image: np.ndarray) -> None:

@@ -7,19 +7,34 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
+from typing import Any
 
-from attentest.app.form import CONTROLS, COUNTS, Form, optional_number
-from attentest.app.offered import FIELDS, OfferedModels, UploadedImage, examples, page_words, read_upload
+from attentest.app.form import CONTROLS, COUNTS, Form, optional_number, takes_class
+from attentest.app.offered import (
+    FIELDS,
+    MOST_CLASSES,
+    TEXT,
+    OfferedModel,
+    OfferedModels,
+    UploadedImage,
+    examples,
+    page_words,
+    read_upload,
+)
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
+from attentest.attention.relevance import PREDICTED
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError, worded
 from attentest.images.image_source import ImageSource
 from attentest.noise import ImageNoise, Isotropic, NoiseModel
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.pipeline.observation import model_inputs
 from attentest.progress import Progress
+from attentest.registry import ATTENTION_MAPS
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 
@@ -76,6 +91,21 @@ MOST_REPORTS = 20
 """Number of results, the newest, of which a report can be had."""
 
 NO_IMAGE = "Upload an image, or take one of the examples."
+
+
+MAP_LABELS = {
+    **{name: f"{name}: {part.summary}" for name, part in ATTENTION_MAPS.items() if not part.argument},
+    TEXT: "text: what makes the image similar to a text",
+}
+"""What the page calls maps."""
+
+LONGEST_LABEL = 60
+"""Most characters of the label of a class in the menu."""
+
+
+def _is_randomised(form: Form) -> bool:
+    """Return whether the region depends on the noise."""
+    return bool(form.options["randomise"]) or form.noise == COUNTS
 
 
 class Actions:
@@ -140,17 +170,53 @@ class Actions:
             return ""
         try:
             with page_words(FIELDS):
-                chosen = self.models.model(model)
-                # Without randomised selection the region does not depend on the noise, which may not be known yet.
-                randomised = bool(form.options["randomise"]) or form.noise == COUNTS
-                noise = session.noise(form, chosen.dimension) if randomised else Isotropic(1.0)
-                _, region = form.attention_test(chosen, session.image, noise).attention_region(
-                    session.image.sample, name=session.image.name
-                )
+                chosen, randomised = self.models.model(model), _is_randomised(form)
+                test = self._test_without_noise(session, session.image, chosen, form)
+                _, region = test.attention_region(session.image.sample, name=session.image.name)
         except AttentestError as error:
             return message_html(str(error), "error")
         of = {COUNTS: " of part of the counts"}.get(form.noise, " of the image plus noise")
         return preview_html(session.image, region, worded(of, chosen.dimension) if randomised else "")
+
+    def maps(self, model: str) -> list[tuple[str, str]]:
+        """Return the maps that a model can give, each after what the page calls it."""
+        try:
+            offered = self.models.model(model).maps
+        except AttentestError:
+            offered = ()
+        return [(MAP_LABELS[name], name) for name in offered]
+
+    def classes(self, session: Session, model: str, form: Form) -> list[tuple[str, str]]:
+        """Return the classes that are listed for the image of a session, each after what the page calls it.
+
+        The predicted one comes first, then those of greatest score, by their numbers, and the one that was chosen.
+        """
+        image, target = session.image, form.options["target"]
+        usual = [("the predicted class", PREDICTED)] + ([(f"class {target}", target)] if target != PREDICTED else [])
+        if image is None or not takes_class(form.options["map_name"]):
+            return usual
+        try:
+            predicted = replace(form, other_class=None, options={**form.options, "target": PREDICTED})
+            pipeline = self._test_without_noise(session, image, self.models.model(model), predicted).pipeline
+            seen = pipeline.inputs.one(image.sample, identity=image.name)
+            scores: Any = pipeline.scores
+            inputs = model_inputs([seen], pipeline.definition, scores.device)[-1]
+            ranked = scores.ranked(inputs, MOST_CLASSES)
+        except AttentestError:  # the preview says what is wrong
+            return usual
+        named = [
+            (f"{number}{f': {label[:LONGEST_LABEL]}' if label else ''} (score {score:.3g})", str(number))
+            for number, label, score in ranked
+        ]
+        chosen = [choice for choice in usual[1:] if all(number != target for _, number in named)]
+        return [(f"predicted: {named[0][0]}", PREDICTED), *named, *chosen]
+
+    def _test_without_noise(
+        self, session: Session, image: UploadedImage, model: OfferedModel, form: Form
+    ) -> AttentionTest:
+        """Return the test of an image; without randomised selection, with any noise: it may not be known yet."""
+        noise = session.noise(form, model.dimension) if _is_randomised(form) else Isotropic(1.0)
+        return form.attention_test(model, image, noise)
 
     def test(
         self, session: Session, number: int, model: str, form: Form, dark: bool, show: Callable[[float], None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from attentest.app.actions import Actions
+from attentest.app.actions import MAP_LABELS, Actions
 from attentest.app.form import (
     CONTROLS,
     COUNTS,
@@ -17,7 +17,9 @@ from attentest.app.form import (
     THRESHOLD,
     TOP_FRACTION,
     questions,
+    takes_class,
 )
+from attentest.app.offered import TEXT
 from attentest.definition import COMPARED, Option
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
@@ -88,6 +90,11 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
         add(TOP_FRACTION, visible=False)
     with gr.Group():
         model = gr.Dropdown(actions.models.names, value=actions.models.default, label="Model", elem_id="model")
+        add("map_name")
+        with gr.Column(visible=False) as of_class:
+            add("target", "other_class")
+        add("text", visible=False)
+    _shown_for(form["map_name"], {tuple(filter(takes_class, MAP_LABELS)): of_class, TEXT: form["text"]})
     with gr.Group():
         add("noise")
         with gr.Column() as image:
@@ -147,6 +154,13 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
         return gr.File(file_count="multiple", height=120, **known)
     advice = " Choose it before looking at p." if name in RULES else ""
     known |= {"info": f"{option.help}{advice}" or None, "value": proposed}
+    if name == "map_name":  # of which the page then shows those that the model can give
+        return gr.Dropdown([(label, value) for value, label in MAP_LABELS.items()], **known | {"info": None})
+    if name == "target":
+        # What is typed to filter a list would choose another class that has it in its label or score.
+        menu = gr.Dropdown([proposed], filterable=False, **known | {"info": None})
+        menu.lists_follow_the_image = True
+        return menu
     if option.slider is not None:
         least, most, step = option.slider
         return gr.Slider(least, most, step=step, **known)
@@ -160,10 +174,11 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
     return gr.Textbox(placeholder=option.shown_default or None, min_width=100, **known)
 
 
-def _shown_for(choice: Any, parts: dict[str, Any]) -> None:
-    """Show each part of the page only while a choice has its value."""
+def _shown_for(choice: Any, parts: dict[str | tuple[str, ...], Any]) -> None:
+    """Show each part of the page only while a choice has its value, or one of its values."""
+    shown = [(names,) if isinstance(names, str) else names for names in parts]
     choice.change(
-        lambda value: [gr.update(visible=value == name) for name in parts],
+        lambda value: [gr.update(visible=value in names) for names in shown],
         choice,
         list(parts.values()),
         queue=False,

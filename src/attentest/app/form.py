@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from attentest.app.offered import OfferedModel, UploadedImage, read_upload
+from attentest.app.offered import TEXT, OfferedModel, UploadedImage, read_upload
+from attentest.attention import ViTScores
+from attentest.attention.relevance import PREDICTED
 from attentest.contrast import Contrast, Filtered
-from attentest.definition import USUAL_THRESHOLD, Definition, Option, option, option_of
+from attentest.definition import USUAL_THRESHOLD, Definition, MapDefinition, Option, option, option_of
 from attentest.errors import InputError, shortened
 from attentest.images.image_source import ImageSource
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import LEVELS
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, Poisson, as_noise
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_ESTIMATORS
+from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_ESTIMATORS
 
 NUMBER, CONTROLS, IMAGE, COUNTS = "number", "controls", "image", "poisson"
 """Where the noise is known from: a number, images of controls, or the tested image itself; or pixels are counts."""
@@ -24,23 +26,33 @@ NUMBER, CONTROLS, IMAGE, COUNTS = "number", "controls", "image", "poisson"
 RULES = THRESHOLD, TOP_FRACTION = "threshold", "top_fraction"
 """The options that say how an attention map becomes a region; a test has one of them."""
 
+MAP_FIELDS = "map_name", "target", "text"
+"""The options that define the map."""
+
 NO_FILTER = "none"
 """The image is compared as it is."""
 
 MOST_CONTROLS = 500
 """Most images from which the noise is estimated."""
 
-PROPOSED = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1}
+PROPOSED: dict[str, Any] = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1, "target": PREDICTED}
 """What the page proposes for options that a test may do without."""
 
 
 def offered_options() -> dict[str, tuple[Option, Any]]:
-    """Return the options of a test that the page asks for, which have a label, and what it proposes for each."""
+    """Return the options of a map and a test that the page asks for, which have a label, and what it proposes."""
     return {
         defined.name: (option_of(defined), PROPOSED.get(defined.name, defined.default))
-        for defined in fields(getattr(AttentionTest, "definition_class", Definition))
+        for definition in (MapDefinition, getattr(AttentionTest, "definition_class", Definition))
+        for defined in fields(definition)
         if option_of(defined).label
     }
+
+
+def takes_class(map_name: str) -> bool:
+    """Return whether a map is one for a class."""
+    part = ATTENTION_MAPS.get(map_name)
+    return part is not None and "target" in part.takes
 
 
 def proposed_options() -> dict[str, Any]:
@@ -52,6 +64,12 @@ def proposed_options() -> dict[str, Any]:
 class Form:
     """The answers on the page; an empty one is None."""
 
+    other_class: str | None = option(
+        "Number or label of one that is not listed; it counts in place of the class above.",
+        default=None,
+        label="Another class",
+        shown_default="none",
+    )
     noise: str = option(
         "What would differ if the same image were taken again. How to choose it: docs/choosing-noise.md.",
         default=IMAGE,
@@ -100,16 +118,29 @@ class Form:
         options: dict[str, Any] = {
             name: _number(self.options[name], name) if isinstance(proposed, float) else self.options[name]
             for name, (_, proposed) in offered_options().items()
-            if name != other_rule
+            if name != other_rule and name not in MAP_FIELDS
         }
         return AttentionTest(
-            model.scores,
+            self.scores(model),
             noise=noise,
             preprocessing=self.preprocessing(model, image),
             intensity_range=None if black is None or white is None else (black, white),
             contrast=self._contrast(),
             **options,
         )
+
+    def scores(self, model: OfferedModel) -> ViTScores:
+        """Return the scores of a model that the map which the answers define is made of."""
+        name, target, text = (self.options[field] for field in MAP_FIELDS)
+        if name not in model.maps:
+            raise InputError(f"the map must be one of {', '.join(model.maps)} for this model, got {shortened(name)}.")
+        if name == TEXT:
+            chosen = MapDefinition(text=text or "")
+        else:
+            asked = (self.other_class or "").strip() or target or None
+            chosen = MapDefinition(map_name=name, target=asked if takes_class(name) else None)
+        usual = chosen == MapDefinition()
+        return model.scores if usual else model.new_scores(chosen.attention())
 
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""

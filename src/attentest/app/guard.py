@@ -233,7 +233,7 @@ def _expected(field: Any, value: Any) -> str | None:
     least, most = getattr(field, "minimum", None), getattr(field, "maximum", None)
     if value is None and bool not in types and least is None:  # an empty field: what needs it says so
         return None
-    if "enum" in described:
+    if "enum" in described and not getattr(field, "lists_follow_the_image", False):
         return None if value in described["enum"] else f"one of {', '.join(described['enum'])}"
     if type(value) not in types or (float in types and not _is_finite(value)):
         return words

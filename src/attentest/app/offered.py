@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,22 +16,33 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import ViTScores, load_model
+from attentest.attention import Aggregation, RelevanceScores, TextRelevance, ViTScores, load_model
 from attentest.attention.device import usable_device
-from attentest.errors import AttentestError, InputError, shortened, worded
+from attentest.attention.pooling import with_pooling
+from attentest.attention.relevance import Relevance
+from attentest.attention.saved_model import SavedModel
+from attentest.attention.vit import read_encoder
+from attentest.errors import AttentestError, InputError, ModelError, shortened, worded
 from attentest.images.image_source import ImageSource
 from attentest.images.sample import Sample, as_sample
 from attentest.images.spacing import Spacing
 from attentest.pipeline.inputs import preprocessing_and_size
+from attentest.registry import ATTENTION_MAPS
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
-MOST_REMEMBERED = 8
-"""Number of images whose scores are remembered."""
+MOST_REMEMBERED, MOST_MAPS = 8, 4
+"""Number of images whose scores are remembered, and of maps, beside rollout, whose models are kept in memory."""
+
+MOST_CLASSES = 20
+"""Number of classes, those of greatest score, that the page lists; others can be written in the field."""
+
+TEXT = "text"
+"""What the menu of maps has for the map of a text, which no map of the registry is."""
 
 
-class RememberedScores(ViTScores):
-    """Scores of a vision transformer that are not computed again for an image that was seen just before.
+class Remembered:
+    """Scores that are not computed again for an image that was seen just before; a base class beside others.
 
     While tau is moved, the region changes at once and the model is not evaluated. Not for searches that need
     derivatives.
@@ -41,20 +53,41 @@ class RememberedScores(ViTScores):
         self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()
         self._lock = Lock()
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
-        if len(images) != 1:
-            return super().__call__(images)
-        key = hashlib.blake2b(images.detach().cpu().numpy().tobytes()).digest()
+    def _once(self, compute: Callable[..., Tensor], *values: Tensor) -> Tensor:
+        """Return what a method gives for images (m, C, *axes) and other values (m,)."""
+        if len(values[0]) != 1:
+            return compute(*values)
+        seen = b"".join(value.detach().cpu().numpy().tobytes() for value in values)
+        key = hashlib.blake2b(compute.__name__.encode() + seen).digest()
         with self._lock:
             known = self._remembered.get(key)
         if known is None:
-            known = super().__call__(images)
+            known = compute(*values)
             with self._lock:
                 self._remembered[key] = known
                 while len(self._remembered) > MOST_REMEMBERED:
                     self._remembered.popitem(last=False)
         return known.clone()
+
+
+class RememberedScores(Remembered, ViTScores):
+    """Scores of a map of attention."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the scores (m, *grid) of images (m, C, *axes)."""
+        return self._once(super().__call__, images)
+
+
+class RememberedRelevance(Remembered, RelevanceScores):
+    """Scores of a map for a class or a text."""
+
+    def given(self, images: Tensor, choice: Tensor) -> Tensor:
+        """Return the maps of images (m, C, *axes) for classes (m,), as the base class does."""
+        return self._once(super().given, images, choice)
+
+    def class_scores(self, images: Tensor) -> Tensor:
+        """Return the class scores (m, K) of images (m, C, *axes)."""
+        return self._once(super().class_scores, images)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,6 +102,10 @@ class OfferedModel:
     """That of the image processor saved with it, if there is one."""
     usual_processor: str
     """Name of the image processor of its family, for photographs where none was saved."""
+    maps: tuple[str, ...]
+    """The maps that it can give: names of the registry without an argument, and that for texts."""
+    new_scores: Callable[[Relevance | Aggregation], ViTScores]
+    """Makes the scores of another map than rollout."""
 
     @property
     def dimension(self) -> int:
@@ -90,6 +127,7 @@ class OfferedModels:
         self._offers_others = bool(listed)
         self._directories = listed | bundled
         self._loaded: dict[str, OfferedModel] = {}
+        self._of_maps: OrderedDict[tuple[str, Relevance | Aggregation], ViTScores] = OrderedDict()
         self._lock = Lock()
         for name in listed:
             self.model(name)
@@ -114,13 +152,63 @@ class OfferedModels:
             raise InputError(f"the model must be one of {', '.join(self.names)}, got {shortened(name)}.")
         with self._lock:
             if name not in self._loaded:
-                saved = load_model(self._directories[name], local_files_only=True)
+                saved = self._saved(name)
                 preprocessing, size = preprocessing_and_size(saved.processor, None, saved_with=name)
-                scores = RememberedScores(saved.encoder, image_size=size, device=self._device, owned=True)
                 self._loaded[name] = OfferedModel(
-                    name=name, scores=scores, preprocessing=preprocessing, usual_processor=saved.usual_processor
+                    name=name,
+                    scores=RememberedScores(saved.encoder, image_size=size, device=self._device, owned=True),
+                    preprocessing=preprocessing,
+                    usual_processor=saved.usual_processor,
+                    maps=self._maps(name),
+                    new_scores=partial(self._scores, name, size),
                 )
             return self._loaded[name]
+
+    def _saved(self, name: str, head: Any = "") -> SavedModel:
+        return load_model(self._directories[name], local_files_only=True, head=head)
+
+    def _maps(self, name: str) -> tuple[str, ...]:
+        """Return the maps that a model can give: those for classes and texts need a part that it may lack."""
+
+        def has(head: str) -> bool:
+            try:
+                self._saved(name, head)
+            except ModelError:
+                return False
+            return True
+
+        def pools() -> bool:
+            try:
+                with_pooling(read_encoder(self._saved(name).encoder, owned=True))
+            except AttentestError:
+                return False
+            return True
+
+        classes, pooled = has("classes"), pools()
+        maps = [
+            known
+            for known, part in ATTENTION_MAPS.items()
+            if not part.argument and (classes or "target" not in part.takes) and (pooled or known != "pooling")
+        ]
+        return (*maps, TEXT) if has("text") else tuple(maps)
+
+    def _scores(self, name: str, size: Any, attention: Relevance | Aggregation) -> ViTScores:
+        """Return the scores of a map of a model, which are kept for as long as few others were asked for since."""
+        key = name, attention
+        with self._lock:
+            if key not in self._of_maps:
+                saved = self._saved(name, attention.head if isinstance(attention, Relevance) else "")
+                chosen = attention
+                if isinstance(attention, TextRelevance) and saved.tokeniser is not None:
+                    chosen = attention.tokenised(saved.tokeniser)
+                kind = RememberedRelevance if isinstance(attention, Relevance) else RememberedScores
+                self._of_maps[key] = kind(
+                    saved.encoder, attention=chosen, image_size=size, device=self._device, owned=True
+                )
+            self._of_maps.move_to_end(key)
+            while len(self._of_maps) > MOST_MAPS:
+                self._of_maps.popitem(last=False)
+            return self._of_maps[key]
 
 
 OTHER_NAMES = {1: "bundled, signals of 256 samples", 3: "bundled, volumes of 16 × 16 × 16"}
@@ -160,6 +248,7 @@ FIELDS = {
     "top_fraction": "top fraction",
     "threshold (tau)": "the threshold",
     "randomise": "gamma",
+    "use another target, or sign='signed'": "choose another class or map",
     "sigma (a standard deviation)": "the standard deviation of the noise",
     "resize it first, or say how it is to be done with resize='stretch' (--resize stretch)": (
         "resize it first, or let the page do it"
@@ -213,7 +302,7 @@ def page_words(words: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except AttentestError as error:
-        message = str(error)
+        message = str(error.naming({"map_name": "the map", "target": "the class", "text": "the text"}))
         for theirs, ours in words.items():
             message = message.replace(theirs, ours)
         raise type(error)(message) from error

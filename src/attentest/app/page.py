@@ -13,6 +13,8 @@ from attentest.app.actions import Actions, Session
 from attentest.app.fields import new_fields
 from attentest.app.form import NUMBER, RULES, Form, proposed_options, questions
 from attentest.app.result_view import message_html
+from attentest.attention.relevance import PREDICTED
+from attentest.definition import MapDefinition
 from attentest.progress import Forecast, remaining_text
 
 IS_DARK = "(...values) => [...values.slice(0, -1), document.body.classList.contains('dark')]"
@@ -30,6 +32,9 @@ WELCOME = (
     "Upload an image, or click an example. The result appears here: the region that the model attends to, whether it "
     "differs from the rest of the image by more than chance, and by how much."
 )
+
+USUAL_MAP = MapDefinition().map_name
+"""The map that is chosen at first."""
 
 NOISE_FIELDS = ("noise", "sigma", "rho")
 NOISE_OF_EXAMPLES = (NUMBER, "1", 0.0)
@@ -52,12 +57,13 @@ def new_page(actions: Actions) -> gr.Blocks:
             with gr.Column(scale=7, min_width=320, elem_id="answers"):
                 changed = gr.HTML(elem_id="changed", padding=False)
                 result = gr.HTML(message_html(WELCOME, "welcome"), elem_id="result", min_height=200, padding=False)
-        _connect(actions, fields, form, examples, changed, result)
+        _connect(page, actions, fields, form, examples, changed, result)
     page.queue(default_concurrency_limit=1)
     return page
 
 
 def _connect(
+    page: gr.Blocks,
     actions: Actions,
     fields: dict[str, Any],
     form: dict[str, Any],
@@ -69,7 +75,7 @@ def _connect(
     session = gr.State(Session())
     number, dark = gr.Number(visible=False), gr.Checkbox(visible=False)
     file, problem, shown_region, model_field = (fields[name] for name in ("file", "problem", "preview", "model"))
-    asked = [model_field, *form.values()]
+    asked, of_image = [model_field, *form.values()], [shown_region, form["target"]]
     proposed = questions()
     noise_at_first = [proposed[name][1] for name in NOISE_FIELDS]
     sliders = [form[rule] for rule in RULES]  # they start a test when they are let go
@@ -97,8 +103,18 @@ def _connect(
         known.ask()
         return message_html(WELCOME, "welcome"), ""
 
-    def preview(known: Session, model: str, *values: Any) -> str:
-        return actions.preview(known, model, form_of(values))
+    def preview(known: Session, model: str, *values: Any) -> tuple[str, Any]:
+        answers = form_of(values)
+        return actions.preview(known, model, answers), gr.update(choices=actions.classes(known, model, answers))
+
+    def offer_maps(model: str, map_name: str) -> tuple[Any, ...]:
+        """Offer the maps of a model; one that it cannot give, and the class of another model, are given up."""
+        choices = actions.maps(model)
+        kept = map_name if any(value == map_name for _, value in choices) else USUAL_MAP
+        return gr.update(choices=choices, value=kept), PREDICTED, ""
+
+    def take_model(known: Session, model: str, map_name: str) -> tuple[Any, ...]:
+        return actions.take_model(known, model), *offer_maps(model, map_name)
 
     def run(known: Session, asked_number: float, model: str, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
         *answers, is_dark = values
@@ -113,7 +129,7 @@ def _connect(
         return gr.skip() if html is None else (html, "")
 
     def then_preview(event: Any) -> Any:
-        return event.then(preview, [session, *asked], shown_region, **AT_ONCE)
+        return event.then(preview, [session, *asked], of_image, **AT_ONCE)
 
     def then_test(event: Any) -> None:
         """Let a test follow, which replaces one that runs: it is announced at once, and waits in the queue."""
@@ -129,6 +145,8 @@ def _connect(
             **PRIVATE,
         )
 
+    of_map = [form[name] for name in ("map_name", "target", "other_class")]
+    page.load(offer_maps, [model_field, form["map_name"]], of_map, **AT_ONCE)
     part = [fields["frame"], fields["window"], fields["channels"]]
     changes = [file.upload, *(field.change for field in part)]
     shown = [problem, result, changed, *(form[name] for name in NOISE_FIELDS)]
@@ -136,9 +154,10 @@ def _connect(
     shown_if_refused = AT_ONCE | {"queue": True, "concurrency_limit": None}
     then_preview(gr.on(changes, take_upload, [session, model_field, file, *part], shown, **shown_if_refused))
     then_preview(file.clear(forget_image, session, [problem, result, changed], **AT_ONCE))
-    of_region = [form[name] for name in ("rule", "resize", "black", "white", *proposed_options())]
-    then_preview(model_field.change(actions.take_model, [session, model_field], problem, **AT_ONCE))
-    gr.on([field.change for field in of_region], preview, [session, *asked], shown_region, **AT_ONCE)
+    of_region = [form[name] for name in ("rule", "resize", "black", "white", "other_class", *proposed_options())]
+    taken = [session, model_field, form["map_name"]]
+    then_preview(model_field.change(take_model, taken, [problem, *of_map], **AT_ONCE))
+    gr.on([field.change for field in of_region], preview, [session, *asked], of_image, **AT_ONCE)
     for slider in sliders:
         then_test(slider.release(None, **PRIVATE))
     then_test(fields["test"].click(None, **PRIVATE))

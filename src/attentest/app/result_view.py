@@ -177,6 +177,7 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
         (
             tested.image.name,
             tested.model.name,
+            f"{map_title({**settings, 'draws': 1})} ({settings['model']['attention']['name']})",
             f"{rule} of {settings['region_unit']}",
             worded(f"compared with {compared_with(settings['contrast'])}", record.dimension),
             "two-sided, equal tails" if record.alternative == "equal-tailed" else record.alternative,

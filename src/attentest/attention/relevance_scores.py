@@ -98,6 +98,13 @@ class RelevanceScores(ViTScores):
         with torch.no_grad():
             return torch.cat([self._class_scores(part) for part in images.to(self.device).split(self._at_once)])
 
+    def ranked(self, image: Tensor, most: int) -> list[tuple[int, str, float]]:
+        """Return number, label and score of the classes of an image (1, C, *axes), those of greatest score first."""
+        scores = self.class_scores(image)[0]
+        top = scores.topk(min(most, self.classes))
+        numbers = top.indices.tolist()
+        return list(zip(numbers, map(self._class_scores.label, numbers), top.values.tolist(), strict=True))
+
     def describe_choice(self, images: Tensor, choice: Tensor | None = None) -> list[Mapping[str, Any]]:
         """Return class, label and score of the targets (m,) of images (m, C, *axes), and whether they were chosen."""
         choice = self.choose(images) if choice is None else choice

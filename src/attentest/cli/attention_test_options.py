@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, search_option
-from attentest.cli.values import as_chosen_contrast, as_map, as_noise_model, noise_file
-from attentest.definition import COMPARED, IMAGE, MODEL, PretrainedDefinition, option
+from attentest.cli.values import as_chosen_contrast, as_noise_model, noise_file
+from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, PretrainedDefinition, option
 from attentest.errors import InputError
-from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
+from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE
 from attentest.training.bundled import bundled_model, model_named
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class AttentionTestOptions:
     """Options that define a test: model, noise, region, contrast and search.
 
-    Those that stand for a single option of a test are generated from its definition, and are in ``defined`` by name.
+    Those that stand for a single option of a test, or of its map, are generated from the definitions, and are in
+    ``defined`` and ``mapped`` by name.
     """
 
     noise: str = option(
@@ -39,31 +40,7 @@ class AttentionTestOptions:
         metavar="DIR",
         shown_default="the bundled 16x16 model",
     )
-    map_name: str = option(
-        f"How the map is made: {ATTENTION_MAPS.choices()}.", default="rollout", flag="--map", metavar="MAP"
-    )
-    target: str | None = option(
-        "Of a map for a class: its number, its label, or predicted.",
-        default=None,
-        flag="--class",
-        metavar="CLASS",
-        shown_default="predicted",
-    )
-    text: str | None = option(
-        "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
-        default=None,
-        panel=MODEL,
-        shown_default=False,
-    )
-    sign: str | None = option(
-        "Of a map for a class: what makes the region, positive, absolute or signed values.",
-        default=None,
-        panel=MODEL,
-        shown_default="the map's own",
-    )
-    heads: str = option(
-        "How heads are combined: mean, max, min, or the number of a single head.", default="mean", panel=MODEL
-    )
+    mapped: Annotated[dict[str, Any], MapDefinition]
     preprocessing: bool = option(
         "Whether to resize, crop and normalise as the image processor saved with the model does.",
         default=True,
@@ -136,7 +113,7 @@ class AttentionTestOptions:
         return AttentionTest.from_pretrained(
             model_named(self.model) if self.model else bundled_model(),
             noise=as_noise_model(self.noise, self.rho),
-            attention=as_map(self.map_name, self.heads, self.target, self.text, self.sign),
+            attention=MapDefinition(**self.mapped).attention(),
             preprocessing="saved" if self.preprocessing else None,
             contrast=as_chosen_contrast(self.contrast, self.spacing, self.reference_noise, self.rho, self.kernel),
             search=spectral if self.search == SPECTRAL else str(self.search),

@@ -39,8 +39,9 @@ class OtherOptions:
             )
         another = self.with_map is not None or self.with_text is not None
         changes: dict[str, Any] = dict(ANOTHER_MAP) if another else {}
-        given = {"map_name": self.with_map, "target": self.with_class, "text": self.with_text, "model": self.with_model}
-        return replace(options, **{**changes, **{name: value for name, value in given.items() if value is not None}})
+        given = {"map_name": self.with_map, "target": self.with_class, "text": self.with_text}
+        changes |= {name: value for name, value in given.items() if value is not None}
+        return replace(options, mapped={**options.mapped, **changes}, model=self.with_model or options.model)
 
 
 @with_options_of(OtherOptions)

@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from attentest.cli.options import named_by_options
+from attentest.definition import LONGEST_NUMBER
 from attentest.errors import NOISE_GUIDE, InputError, shortened
-from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS, MapPart
+from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
-    from attentest.attention import Aggregation
-    from attentest.attention.relevance import Relevance
     from attentest.contrast import Contrast
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
-
-LONGEST_NUMBER = 18
-"""Largest number of digits, so that the number fits in 64 bits."""
 
 KERNEL_SUFFIX = ".npy"
 """Suffix of a file with a kernel of the user's own."""
@@ -117,34 +113,6 @@ def as_chosen_contrast(
         return contrast
     with named_by_options({"sigma": "--filter gaussian:SIGMA", "kernel": "--filter"}):
         return Filtered(_kernel(kernel), of=contrast)
-
-
-def as_map(name: str, heads: str, target: str | None, text: str | None, sign: str | None) -> Aggregation | Relevance:
-    """Return the map of "rollout" or "layer:3" with its heads, of "grad-cam" with its class, or that of a text."""
-    from attentest.attention import TextRelevance
-
-    options = {
-        "head_fusion": ("--heads", None if heads == "mean" else _number_or_text(heads, "--heads")),
-        "target": ("--class", None if target is None else _number_or_text(target, "--class")),
-        "sign": ("--sign", sign),
-    }
-    given = {parameter: value for parameter, (_, value) in options.items() if value is not None}
-    part = ATTENTION_MAPS.get(name.partition(":")[0])
-    chosen, takes = f"--map {name}", part.takes if isinstance(part, MapPart) else tuple(options)
-    if text is not None:
-        chosen, takes = "--text", ()
-        given |= {"map": name} if name != "rollout" else {}
-    if unused := next((parameter for parameter in given if parameter not in takes), None):
-        option = options.get(unused, ("--map",))[0]
-        raise InputError(f"{option} does not go with {chosen}: leave one of them out.")
-    made: Aggregation | Relevance = (
-        ATTENTION_MAPS.create(name, "--map", **given) if text is None else TextRelevance(text)
-    )
-    return made
-
-
-def _number_or_text(text: str, option: str) -> int | str:
-    return _whole_number(text, option) if text.isdecimal() else text
 
 
 def as_image_shape(text: str | None) -> tuple[int, ...] | None:

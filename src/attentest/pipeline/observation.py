@@ -172,10 +172,8 @@ def observe(
     without a region raises an error; with ``failed`` the errors are put there, by the indices of their images, and the
     observation is that of the other images, of which there may be none.
     """
-    geometry, images = batch[0].geometry, stacked([tested.image.pixels for tested in batch])
-    added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
-    seen_images = images if added is None else images + added
-    inputs = geometry.inputs(torch.from_numpy(seen_images).to(scores.device))
+    geometry = batch[0].geometry
+    images, added, inputs = model_inputs(batch, definition, scores.device)
     properties, choice, leads = score_properties(scores), None, None
     if properties.chooses:
         choosing: Any = scores
@@ -214,6 +212,16 @@ def observe(
         images=images[kept],
         added=None if added is None else added[kept],
     )
+
+
+def model_inputs(
+    batch: Sequence[Input], definition: Definition, device: torch.device
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, Tensor]:
+    """Return the pixels (k, C, *axes) of images, what is added to them if anything is, and the inputs of the model."""
+    images = stacked([tested.image.pixels for tested in batch])
+    added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
+    seen_images = images if added is None else images + added
+    return images, added, batch[0].geometry.inputs(torch.from_numpy(seen_images).to(device))
 
 
 def _added_noise(tested: Input, definition: Definition) -> NDArray[np.float64]:

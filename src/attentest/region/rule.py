@@ -246,6 +246,8 @@ class TopFraction:
         """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
         pixels = attention.flatten(1)[:, first_equal]
+        if pixels.shape[1] == 1:  # a part of which is none
+            return torch.zeros_like(attention, dtype=torch.bool)
         count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
         order = pixels.argsort(dim=1, descending=True, stable=True)
         last, first_out = order[:, count - 1], order[:, count]
