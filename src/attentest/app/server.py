@@ -81,7 +81,8 @@ def serve(
     port = bound.getsockname()[1]
     actions = Actions(OfferedModels(models, device))
     with TemporaryDirectory(prefix="attentest-app-") as folder:
-        os.environ.update(SETTINGS, GRADIO_TEMP_DIR=folder)
+        # torch makes a folder, in which nothing is ever put here, when gradients are first asked for.
+        os.environ.update(SETTINGS, GRADIO_TEMP_DIR=folder, TORCHINDUCTOR_CACHE_DIR=f"{folder}/torch")
         uploads = Uploads(Path(folder), max_total)
         application, questions = _application(actions, max_upload)
         guarded = Guard(application, port=port, uploads=uploads, questions=questions)
