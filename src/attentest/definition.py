@@ -486,7 +486,6 @@ class MapDefinition:
         "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
         default=None,
         text=str,
-        metavar="TEXT",
         panel=MODEL,
         shown_default=False,
         label="Text",
