@@ -105,7 +105,7 @@ def processes(engine: ProcessEngine, work: TellsProcess, count: int = 8) -> dict
 def test_workers_are_kept_for_the_next_work_and_import_only_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     with ProcessEngine(workers=2, cores=3, shard=1) as engine:
-        first = processes(engine, TellsProcess(seconds=0.1))
+        first = processes(engine, TellsProcess(seconds=0.3))  # long enough for the second worker to start
         second = processes(engine, TellsProcess())
         used = {process for process, *_ in first.values()}
         assert len(used) == 2
