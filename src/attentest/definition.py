@@ -59,6 +59,9 @@ RESIZES, SCALES = ("processor", "stretch", "crop", "none"), ("processor", "unit"
 USUAL_THRESHOLD = 0.6
 """tau, as in the paper."""
 
+REGION_RULES = ("threshold", "top_fraction", "level")
+"""Options that say how a map becomes a region; a test has one of them."""
+
 LINE = 116
 """Width of the lines of a docstring."""
 
@@ -218,6 +221,16 @@ class Definition:
         shown_default=False,
         label="Top fraction",
         slider=(0.01, 0.5, 0.01),
+    )
+    level: float | None = option(
+        "Instead of a threshold: the region is where the map, in its own units and not scaled, exceeds this number.",
+        details="For maps whose values mean something, such as residuals in the units of the pixels; of absolute maps, "
+        "the region is where the absolute value does. It must be fixed before looking at the data.",
+        default=None,
+        text=float,
+        metavar="LEVEL",
+        shown_default=False,
+        label="Level of the map",
     )
     region_unit: str = option(
         "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",
@@ -383,7 +396,7 @@ class Definition:
             check = option_of(defined).check
             if check is not None:
                 object.__setattr__(self, defined.name, check(getattr(self, defined.name)))
-        if self.threshold is None and self.top_fraction is None:
+        if all(getattr(self, rule) is None for rule in REGION_RULES):
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
         if self.randomise == 0 and getattr(self.noise, "name", "") == "poisson":
             object.__setattr__(self, "randomise", 1.0)  # counts are always divided; 1 is half and half
@@ -403,9 +416,8 @@ class Definition:
                 )
         if changes.get("randomise") == 0:
             changes = WITHOUT_RANDOMISATION | changes
-        for rule, other in (("threshold", "top_fraction"), ("top_fraction", "threshold")):
-            if changes.get(rule) is not None:
-                changes.setdefault(other, None)
+        if any(changes.get(rule) is not None for rule in REGION_RULES):
+            changes = dict.fromkeys(REGION_RULES) | changes
         return replace(self, **changes)
 
     def describe(self) -> dict[str, Any]:

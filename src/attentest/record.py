@@ -14,6 +14,7 @@ import numpy as np
 
 from attentest.checks import confidence, level, positive_number, real_number, whole_number
 from attentest.contrast.context import Context
+from attentest.definition import REGION_RULES
 from attentest.errors import InputError, shortened
 from attentest.images.spacing import Spacing
 from attentest.search import Audit
@@ -308,7 +309,7 @@ class ResultRecord(ResultNumbers):
         _text(settings["contrast"]["name"], "name of contrast")
         for name in ("region_unit", "noise_doubt"):
             _text(settings.get(name) or "", name)
-        for name in ("threshold", "top_fraction", "randomise"):
+        for name in (*REGION_RULES, "randomise"):
             real_number(settings.get(name) or 0.0, name)
         whole_number(dimension_of(settings), "dimension", 1, 3)
         searched, _ = settings["confidence_level"], settings["components"]
@@ -425,6 +426,16 @@ def map_kind(settings: Mapping[str, Any]) -> str:
     attention = (settings.get("model") or {}).get("attention")
     name = attention.get("name") if isinstance(attention, Mapping) else None
     return "saliency" if attention is None else MAPS_FOR_A_CLASS.get(str(name), "attention")
+
+
+def region_words(settings: Mapping[str, Any]) -> str:
+    """Return what a region is, by the rule of the settings."""
+    kind, unit = map_kind(settings), settings["region_unit"]
+    if settings.get("top_fraction") is not None:
+        return f"{settings['top_fraction']:.3g} of the {unit}, those of greatest {kind}"
+    if settings.get("level") is not None:
+        return f"{unit} with {kind} above the level {settings['level']:g}, not scaled"
+    return f"{unit} with {kind} above {settings['threshold']:g}"
 
 
 def dimension_of(settings: Mapping[str, Any]) -> int:

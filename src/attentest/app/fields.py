@@ -11,16 +11,16 @@ from attentest.app.form import (
     CONTROLS,
     COUNTS,
     IMAGE,
+    LEVEL,
     NO_FILTER,
     NUMBER,
-    RULES,
     THRESHOLD,
     TOP_FRACTION,
     questions,
     takes_class,
 )
 from attentest.app.offered import TEXT
-from attentest.definition import COMPARED, Option
+from attentest.definition import COMPARED, REGION_RULES, Option
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 CHOICE_LABELS = {
@@ -30,6 +30,7 @@ CHOICE_LABELS = {
     COUNTS: "counts (Poisson)",
     THRESHOLD: "attention above a threshold",
     TOP_FRACTION: "the part of greatest attention",
+    LEVEL: "a map above a level, not scaled",
     "pixels": "pixels, as in the paper",
     "patches": "whole patches",
     "background": "the rest of the image",
@@ -87,7 +88,7 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
     preview = gr.HTML(elem_id="preview", padding=False)
     with gr.Group():
         add(THRESHOLD)
-        add(TOP_FRACTION, visible=False)
+        add(TOP_FRACTION, LEVEL, visible=False)
     with gr.Group():
         model = gr.Dropdown(actions.models.names, value=actions.models.default, label="Model", elem_id="model")
         add("map_name")
@@ -107,7 +108,7 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
     test = gr.Button("Test", variant="primary", elem_id="test")
     with gr.Accordion("Region", open=False):
         add("rule", "region_unit")
-    _shown_for(form["rule"], {rule: form[rule] for rule in RULES})
+    _shown_for(form["rule"], {rule: form[rule] for rule in REGION_RULES})
     with gr.Accordion(COMPARED, open=False):
         add("contrast")
         add("radius", visible=False)
@@ -152,7 +153,7 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
     }
     if name == "controls":
         return gr.File(file_count="multiple", height=120, **known)
-    advice = " Choose it before looking at p." if name in RULES else ""
+    advice = " Choose it before looking at p." if name in REGION_RULES else ""
     known |= {"info": f"{option.help}{advice}" or None, "value": proposed}
     if name == "map_name":  # of which the page then shows those that the model can give
         return gr.Dropdown([(label, value) for value, label in MAP_LABELS.items()], **known | {"info": None})

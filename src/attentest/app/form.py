@@ -11,7 +11,15 @@ from attentest.app.offered import TEXT, OfferedModel, UploadedImage, read_upload
 from attentest.attention import ViTScores
 from attentest.attention.relevance import PREDICTED
 from attentest.contrast import Contrast, Filtered
-from attentest.definition import USUAL_THRESHOLD, Definition, MapDefinition, Option, option, option_of
+from attentest.definition import (
+    REGION_RULES,
+    USUAL_THRESHOLD,
+    Definition,
+    MapDefinition,
+    Option,
+    option,
+    option_of,
+)
 from attentest.errors import InputError, shortened
 from attentest.images.image_source import ImageSource
 from attentest.images.preprocessing import Preprocessing
@@ -23,7 +31,7 @@ from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, 
 NUMBER, CONTROLS, IMAGE, COUNTS = "number", "controls", "image", "poisson"
 """Where the noise is known from: a number, images of controls, or the tested image itself; or pixels are counts."""
 
-RULES = THRESHOLD, TOP_FRACTION = "threshold", "top_fraction"
+THRESHOLD, TOP_FRACTION, LEVEL = REGION_RULES
 """The options that say how an attention map becomes a region; a test has one of them."""
 
 MAP_FIELDS = "map_name", "target", "text"
@@ -35,7 +43,7 @@ NO_FILTER = "none"
 MOST_CONTROLS = 500
 """Most images from which the noise is estimated."""
 
-PROPOSED: dict[str, Any] = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1, "target": PREDICTED}
+PROPOSED: dict[str, Any] = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1, LEVEL: 0.0, "target": PREDICTED}
 """What the page proposes for options that a test may do without."""
 
 
@@ -84,7 +92,7 @@ class Form:
     )
     estimator: str = option("", default="auto", label="Estimator", choices=lambda: tuple(NOISE_ESTIMATORS))
     method: str = option("", default="wavelet", label="Method", choices=lambda: tuple(IMAGE_NOISE))
-    rule: str = option("", default=THRESHOLD, label="Chosen by", choices=lambda: RULES)
+    rule: str = option("", default=THRESHOLD, label="Chosen by", choices=lambda: REGION_RULES)
     contrast: str = option(
         "",
         default="background",
@@ -114,11 +122,11 @@ class Form:
         black, white = optional_number(self.black, "black"), optional_number(self.white, "white")
         if (black is None) != (white is None):
             raise InputError("only one of black and white is given: give both pixel values, or neither.")
-        other_rule = TOP_FRACTION if self._choice("rule") == THRESHOLD else THRESHOLD
+        rule = self._choice("rule")
         options: dict[str, Any] = {
             name: _number(self.options[name], name) if isinstance(proposed, float) else self.options[name]
             for name, (_, proposed) in offered_options().items()
-            if name != other_rule and name not in MAP_FIELDS
+            if name == rule or name not in (*REGION_RULES, *MAP_FIELDS)
         }
         return AttentionTest(
             self.scores(model),

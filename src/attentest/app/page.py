@@ -11,10 +11,10 @@ import gradio as gr
 
 from attentest.app.actions import Actions, Session
 from attentest.app.fields import new_fields
-from attentest.app.form import NUMBER, RULES, Form, proposed_options, questions
+from attentest.app.form import NUMBER, Form, proposed_options, questions
 from attentest.app.result_view import message_html
 from attentest.attention.relevance import PREDICTED
-from attentest.definition import MapDefinition
+from attentest.definition import REGION_RULES, MapDefinition
 from attentest.progress import Forecast, remaining_text
 
 IS_DARK = "(...values) => [...values.slice(0, -1), document.body.classList.contains('dark')]"
@@ -78,7 +78,7 @@ def _connect(
     asked, of_image = [model_field, *form.values()], [shown_region, form["target"]]
     proposed = questions()
     noise_at_first = [proposed[name][1] for name in NOISE_FIELDS]
-    sliders = [form[rule] for rule in RULES]  # they start a test when they are let go
+    sliders = [form[rule] for rule in REGION_RULES if proposed[rule][0].slider]  # let go, they start a test
 
     def form_of(values: Sequence[Any]) -> Form:
         return Form.of(**dict(zip(form, values, strict=True)))

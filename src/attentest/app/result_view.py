@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attentest.app.form import Form
 from attentest.app.offered import OfferedModel, UploadedImage
+from attentest.definition import REGION_RULES
 from attentest.errors import worded
 from attentest.markup import page_from, png_address, png_file, text_html
 from attentest.noise.model import recorded_sentence
@@ -32,7 +33,7 @@ from attentest.presentation.picture import (
 )
 from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
-from attentest.presentation.rows import RULES, row_of
+from attentest.presentation.rows import row_of
 from attentest.presentation.words import compared_with, result_numbers, selective_p, short_verdict, verdict_text
 from attentest.record import ResultRecord, map_title
 from attentest.results.result import AttentionTestResult
@@ -172,13 +173,13 @@ def _notes(tested: TestedImage, record: ResultRecord) -> list[str]:
 
 def _settings(tested: TestedImage, record: ResultRecord) -> str:
     settings = record.settings
-    rule = next(f"{name.replace('_', ' ')} {settings[name]:g}" for name in RULES if settings.get(name) is not None)
+    rule = next(name for name in REGION_RULES if settings.get(name) is not None)
     return ", ".join(
         (
             tested.image.name,
             tested.model.name,
             f"{map_title({**settings, 'draws': 1})} ({settings['model']['attention']['name']})",
-            f"{rule} of {settings['region_unit']}",
+            f"{rule.replace('_', ' ')} {settings[rule]:g} of {settings['region_unit']}",
             worded(f"compared with {compared_with(settings['contrast'])}", record.dimension),
             "two-sided, equal tails" if record.alternative == "equal-tailed" else record.alternative,
             f"{record.evaluations} evaluations of the model",

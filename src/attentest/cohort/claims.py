@@ -14,6 +14,7 @@ from attentest.checks import confidence, level
 from attentest.cohort.estimates import Estimates, common_effect, estimates_from_draws, unbiased_estimates
 from attentest.cohort.means import Estimate, RandomEffects, patients_needed, random_effects, regression
 from attentest.cohort.patients import some
+from attentest.definition import REGION_RULES
 from attentest.errors import InputError, counted, shortened
 from attentest.record import USUAL_LEVEL, ResultNumbers, differences
 from attentest.statistics.columns import Floats, Mask
@@ -24,7 +25,7 @@ from attentest.statistics.selection_laws import RandomisedLaw
 Values: TypeAlias = "Mapping[Any, Any] | Sequence[Any] | np.typing.NDArray[Any]"
 """A value of each image: in their order, or by their names."""
 
-SAME_TEST = ("threshold", "top_fraction", "region_unit", "channels", "contrast", "randomise", "draws", "alternative")
+SAME_TEST = (*REGION_RULES, "region_unit", "channels", "contrast", "randomise", "draws", "alternative")
 """Settings in which the tests of a cohort agree, beside the noise; two models on the same images are two cohorts."""
 
 COUNTED = (

@@ -21,7 +21,14 @@ from attentest.attention.score_function import NumpyFunction, TorchFunction
 from attentest.attention.text import TextRelevance
 from attentest.checks import as_generator, float_array, level
 from attentest.contrast.contrast import Contrast, as_connectivity
-from attentest.definition import Definition, ModelDefinition, PretrainedDefinition, documentation, options_of
+from attentest.definition import (
+    REGION_RULES,
+    Definition,
+    ModelDefinition,
+    PretrainedDefinition,
+    documentation,
+    options_of,
+)
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
@@ -34,7 +41,7 @@ from attentest.pipeline.noise_sensitivity import sensitivity_of
 from attentest.pipeline.run import MarginCurves, Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import ProgressLike, progress_reports
-from attentest.record import map_kind
+from attentest.record import region_words
 from attentest.results.batch import Results
 from attentest.results.components import ComponentResults
 from attentest.results.result import AttentionTestResult
@@ -43,7 +50,7 @@ from attentest.search import Certification
 from attentest.statistics.noise_factor import FACTORS
 from attentest.statistics.pvalue import PermutationResult, permutation_test
 
-SHOWN = ("threshold", "top_fraction", "region_unit", "contrast", "randomise", "alternative", "channels", "search")
+SHOWN = (*REGION_RULES, "region_unit", "contrast", "randomise", "alternative", "channels", "search")
 """Options that the short representation shows where they are not the default ones."""
 
 
@@ -540,17 +547,13 @@ class AttentionTest:
         definition, model = self.definition, self.pipeline.settings["model"]
         preprocessing, level = definition.preprocessing, definition.confidence_level
         randomised = f"randomised, gamma = {definition.randomise:g}" if definition.randomise else "not randomised"
-        equal_tails, kind = definition.alternative == "equal-tailed", map_kind(self.pipeline.settings)
+        equal_tails = definition.alternative == "equal-tailed"
         return {
             "model": f"{_type(model)} on {self.device}",
             **({"attention": _parameters(model["attention"])} if "attention" in model else {}),
             "model input": f"{' x '.join(map(str, self.image_shape))} (channels x height x width)",
             **({} if preprocessing is None else {"preprocessing": preprocessing}),
-            "region": (
-                f"{definition.region_unit} with {kind} above {definition.threshold:g}"
-                if definition.threshold is not None
-                else f"{definition.top_fraction:.3g} of the {definition.region_unit}, those of greatest {kind}"
-            ),
+            "region": region_words(self.pipeline.settings),
             "selection": randomised,
             "contrast": self.contrast,
             **({} if definition.channels == "mean" else {"channels": definition.channels}),

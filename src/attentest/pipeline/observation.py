@@ -21,10 +21,10 @@ from attentest.errors import AttentestError, InputError, ModelError
 from attentest.images.sample import stacked
 from attentest.noise import Poisson
 from attentest.pipeline.inputs import Input
-from attentest.region.attention_map import Margins, attention_map, unusable_scores
+from attentest.region.attention_map import Margins, attention_map, signed_values, unusable_scores
 from attentest.region.joint import JointMargins
 from attentest.region.patch_grid import PatchGrid
-from attentest.region.rule import RegionRule
+from attentest.region.rule import Level, RegionRule
 
 KEY = b"attentest randomised selection 2"
 """Changes with every change of how the noise of randomised selection is drawn."""
@@ -67,7 +67,7 @@ class Observation:
         values = {name: getattr(self, name) for name in names}
         return replace(self, **{name: value[rows] for name, value in values.items() if value is not None})
 
-    def reasons_against(self, sign: Sign) -> dict[int, str]:
+    def reasons_against(self, rule: RegionRule, sign: Sign) -> dict[int, str]:
         """Return why images cannot be tested that have no region, or nothing but a region, by their indices."""
         size, units = " x ".join(map(str, self.patch_grid.size)), self.patch_grid.units
         constant = (
@@ -83,10 +83,21 @@ class Observation:
             f"{units} of equal attention lie on both sides of the cut, so the top fraction does not define a region: "
             "use another top_fraction, or a threshold."
         )
+        without, nothing_else = (dict.fromkeys(_empty(chosen), "") for chosen in (self.regions, ~self.regions))
+        for reasons, quantity, of_cut in ((without, "no", tied), (nothing_else, "every", whole)):
+            for index in reasons:
+                reasons[index] = of_cut
+                if isinstance(rule, Level):
+                    values = signed_values(self.patch_grid.unit_scores(self.scores[index : index + 1]), sign)
+                    reasons[index] = (
+                        f"{quantity} value of the map exceeds the level {rule.level:g}, so there is nothing to "
+                        f"compare: the map ranges from {float(values.min()):.4g} to {float(values.max()):.4g} here, so "
+                        "use a level in between, or a threshold."
+                    )
         # What comes last is the first that is wrong with an image.
         return {
-            **dict.fromkeys(_empty(self.regions), tied),
-            **dict.fromkeys(_empty(~self.regions), whole),
+            **without,
+            **nothing_else,
             **dict.fromkeys(_empty(self.attention > 0), negative if sign == "positive" else constant),
             **unusable_scores(self.scores),
         }
@@ -185,7 +196,7 @@ def observe(
         observed = _observed_scores(scores, inputs)
     patch_grid = geometry.patch_grid(tuple(observed.shape[1:]))
     attention = attention_map(observed, patch_grid, properties.sign)
-    regions = rule.regions(attention, patch_grid, properties.sign)
+    regions = rule.regions(attention, patch_grid, properties.sign, observed)
     observation = Observation(
         batch=batch,
         images=images,
@@ -198,7 +209,7 @@ def observe(
         choice=choice,
         leads=leads,
     )
-    reasons = observation.reasons_against(properties.sign)
+    reasons = observation.reasons_against(rule, properties.sign)
     if not reasons:
         return observation
     errors = {index: _error(batch[index], reason) for index, reason in sorted(reasons.items())}

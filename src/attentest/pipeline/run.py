@@ -21,7 +21,7 @@ from attentest.attention.score_function import score_properties
 from attentest.checks import strictly_between_0_and_1
 from attentest.contrast.context import ComparedRegion
 from attentest.contrast.contrast import as_connectivity
-from attentest.definition import Definition
+from attentest.definition import REGION_RULES, Definition
 from attentest.errors import InputError, SearchError
 from attentest.images.sample import channels_last
 from attentest.noise.implausible import noise_doubts
@@ -113,7 +113,7 @@ class Pipeline:
     def __init__(self, definition: Definition, scores: ScoreFunction) -> None:
         self.definition, self.scores = definition, scores
         self.properties = score_properties(scores)  # optional attributes of the model
-        self.rule = as_region_rule(definition.threshold, definition.top_fraction)  # from attention maps to regions
+        self.rule = as_region_rule(**{name: getattr(definition, name) for name in REGION_RULES})  # from maps to regions
         self.inputs = Inputs(definition, scores, self.properties)  # makes inputs of images
         self.contrast = self.inputs.contrast  # what the region is compared with
         self.search = self._search()  # how truncation sets are found

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
+from attentest.definition import REGION_RULES
 from attentest.errors import InputError, shortened
 from attentest.presentation.words import measure_text
 from attentest.record import USUAL_ALPHA, ResultRecord
@@ -19,9 +20,6 @@ Row: TypeAlias = dict[str, Any]
 
 CERTIFICATE = ("pvalue", "agrees", "agreement", "draws", "steps", "seed", "moved")
 """What a table has of certificates, with the prefix ``certificate_``."""
-
-RULES = ("threshold", "top_fraction")
-"""Settings of the region rules: each result has one of them."""
 
 SIMULTANEOUS = tuple(f"simultaneous_{name}" for name in ("low", "high", "error", "count"))
 """Columns of the intervals of components that cover together, and of their number."""
@@ -43,7 +41,7 @@ COLUMNS = (
     *SIMULTANEOUS,
     *(f"context_{name}" for name in CONTEXT),
     *("part_pixels", "region_pixels", "seen_pixels", *MEASURES, "region_unit"),
-    *RULES,
+    *REGION_RULES,
     *("gamma", "draws", "significant_draws", "majority_pixels", "randomise_seed", "randomise_name"),
     *("alternative", "contrast"),
     *("noise", "approximate_noise", "reference_images", "degrees_of_freedom", "noise_doubt"),
@@ -99,7 +97,7 @@ def row_of(name: object, record: ResultRecord) -> Row:
             row["part_start"], row["part_end"] = (edge * record.spacing.lengths[0] for edge in record.extent[0])
     noise = settings["noise"]
     return row | {
-        **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},
+        **{key: settings.get(key) for key in ("region_unit", *REGION_RULES, "noise_doubt", "noisy_reference")},
         "dimension": record.dimension,
         "gamma": settings.get("randomise", 0.0),
         "randomise_seed": settings.get("randomise_seed") if settings.get("randomise") else None,

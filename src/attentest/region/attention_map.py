@@ -28,14 +28,16 @@ def attention_map(scores: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") 
     """
     values = patch_grid.unit_scores(scores)
     axes = tuple(range(1, values.ndim))
-    if sign == "positive":
-        values = values.clamp(min=0)
-    elif sign == "absolute":
-        values = values.abs()
+    values = signed_values(values, sign)
     low = values.amin(dim=axes, keepdim=True) if sign != "absolute" else torch.zeros_like(values[:1])
     span = values.amax(dim=axes, keepdim=True) - low
     values = values - low  # not in one line: of a large image, three maps at a time are one too many
     return values / torch.where(span > 0, span, 1.0)
+
+
+def signed_values(values: Tensor, sign: Sign) -> Tensor:
+    """Return values of a map as its sign has it: as they are, those below zero set to zero, or absolute ones."""
+    return values if sign == "signed" else values.clamp(min=0) if sign == "positive" else values.abs()
 
 
 def unusable_scores(scores: Tensor) -> dict[int, str]:

@@ -1,8 +1,10 @@
-"""How an attention map becomes a region: by a threshold, as in the paper (section 2), or by a fraction of pixels."""
+"""How an attention map becomes a region: by a threshold (section 2 of the paper), a fraction of pixels, or a level."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attentest.attention.score_function import Sign
-from attentest.checks import strictly_between_0_and_1
+from attentest.checks import real_number, strictly_between_0_and_1
 from attentest.errors import InputError
 from attentest.region.attention_map import Margins, attention_map
 from attentest.region.patch_grid import PatchAxis, PatchGrid
@@ -27,8 +29,13 @@ class RegionRule(Protocol):
     patches in the place of the pixels, with one score each, and nothing else changes.
     """
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
-        """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique."""
+    def regions(
+        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
+    ) -> Tensor:
+        """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique.
+
+        A rule for maps that are not scaled takes their raw scores (m, *grid) instead.
+        """
 
     def margins(
         self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
@@ -48,7 +55,9 @@ class Threshold:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
+    def regions(
+        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
+    ) -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); that of a map of zeros is empty."""
         return region_of(attention, self.tau)
 
@@ -86,10 +95,14 @@ class ThresholdMargins(Margins):
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
         self._threshold = threshold
-        low, high = 1.0 - (threshold + TIE), threshold + TIE
+        low, high = self._shares()
         # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         signs = (-1.0, 1.0, -1.0, 1.0)
         super().__init__(regions, patch_grid, signs, [[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
+
+    def _shares(self) -> tuple[float, float]:
+        """Return the shares of the lowest and the highest pixel in the value that those of the region exceed."""
+        return 1.0 - (self._threshold + TIE), self._threshold + TIE
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the paper's margins f_i (m, n) of images with indices (m,) and scores (m, *grid)."""
@@ -107,11 +120,13 @@ class ThresholdMargins(Margins):
 
 
 class _TwoSignMargins(Margins):
-    """Margins that look at each pixel twice, as it is and with the other sign, and at a zero.
+    """Margins that look at each pixel twice, as it is and with the other sign, and at a constant, by default zero.
 
     Whether a value exceeds a threshold after its sign was changed, or after it was set to zero for its sign, is no
     condition on extremes; but it is one where the signs are the observed ones. So some signs are conditions too.
     """
+
+    _constant = 0.0
 
     @property
     def count(self) -> int:
@@ -119,15 +134,15 @@ class _TwoSignMargins(Margins):
         return 2 * super().count + 1
 
     def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the values (m, 2 n + 1) of the pixels that can be extreme, those of the other sign, and a zero."""
+        """Return the values (m, 2 n + 1) of pixels that can be extreme, those of the other sign, and the constant."""
         return self._both(image, super().pixels(image, scores))
 
     def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
-        return torch.cat([pixels, -pixels, torch.zeros_like(pixels[:, :1])], dim=1)
+        return torch.cat([pixels, -pixels, torch.full_like(pixels[:, :1], self._constant)], dim=1)
 
     @abstractmethod
     def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the groups: of pixels as they are (m, n), of pixels of the other sign (m, n), and whether of zero."""
+        """Return the groups: of pixels as they are (m, n), of pixels of the other sign (m, n), and of the constant."""
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         if pixels.shape[1] == kinds.shape[1]:  # all pixels, as they are
@@ -221,6 +236,102 @@ class AbsoluteMargins(_TwoSignMargins):
         ]
 
 
+@dataclass(frozen=True)
+class Level:
+    """The region is where the map, not scaled, exceeds a number; of absolute maps, where its absolute value does.
+
+    By how much a pixel must exceed it, for rounding not to decide, follows from the range of the map, as elsewhere.
+    """
+
+    level: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(number := real_number(self.level, "level")):
+            raise InputError(f"level must be a finite number, in the units of the map, got {number}.", "level")
+        object.__setattr__(self, "level", number)
+
+    def regions(
+        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
+    ) -> Tensor:
+        """Return the regions (m, *units) of maps with raw scores (m, *grid)."""
+        assert scores is not None  # which every caller has
+        values = patch_grid.unit_scores(scores)
+        if sign == "positive" and self.level < 0:  # values below zero are zero, and exceed it
+            return torch.ones_like(values, dtype=torch.bool)
+        return _excess(values, self.level, sign) > 0
+
+    def margins(
+        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
+    ) -> Margins:
+        """Return the margins of observed regions (k, *units)."""
+        if sign == "absolute" and scores is not None:
+            return AbsoluteLevelMargins(regions, self.level, patch_grid, scores)
+        return LevelMargins(regions, self.level, patch_grid)
+
+
+def _excess(values: Tensor, level: float, sign: Sign) -> Tensor:
+    """Return by how much maps (m, *units) exceed a level, beyond what rounding may decide; positive in the region."""
+    axes = tuple(range(1, values.ndim))
+    if sign == "absolute":
+        values = values.abs()
+        span = values.amax(dim=axes, keepdim=True)
+    else:
+        span = values.amax(dim=axes, keepdim=True) - values.amin(dim=axes, keepdim=True)
+    return values - level - TIE * span
+
+
+class LevelMargins(ThresholdMargins):
+    """The margins of k observed regions u > level.
+
+    Interpolation weights sum to one, so that scores less the level give pixels less the level; these are compared with
+    zero, which takes the place of the share of the range between the lowest and the highest.
+    """
+
+    def __init__(self, regions: Tensor, level: float, patch_grid: PatchGrid) -> None:
+        super().__init__(regions, level, patch_grid)
+
+    def _shares(self) -> tuple[float, float]:
+        return -TIE, TIE
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the margins (m, n) of images with indices (m,) and scores (m, *grid), in the units of the scores."""
+        excess = _excess(self._patch_grid.unit_scores(scores), self._threshold, "signed")
+        return torch.where(self._kinds[image], -excess, excess).flatten(1)
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return by how much the pixels (m, n) that can be extreme exceed the level."""
+        return super().pixels(image, scores - self._threshold)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, *grid) have the observed regions, from all pixels."""
+        return super().inside(image, scores - self._threshold)
+
+
+class AbsoluteLevelMargins(_TwoSignMargins):
+    """The margins of k observed regions |u| > level; the signs within the region are conditions too."""
+
+    def __init__(self, regions: Tensor, level: float, patch_grid: PatchGrid, scores: Tensor) -> None:
+        self._constant = level
+        positive = patch_grid.unit_scores(scores) > 0
+        kinds = torch.where(regions, torch.where(positive, GREATEST, IN), OUT).to(torch.uint8)
+        # Of the region with the sign that it has not, outside, the level, and the greatest absolute value of all.
+        weights = [[1.0, 0.0, 1.0, TIE], [0.0, 1.0, -1.0, -TIE]]
+        super().__init__(kinds, patch_grid, (1.0,) * 4, weights)
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the margins (m, n) of images with indices (m,) and scores (m, *grid), in the units of the scores."""
+        values, kinds = self._patch_grid.unit_scores(scores), self._kinds[image]
+        # A pixel of the region must keep its sign.
+        signed = torch.where(kinds == OUT, values.abs(), torch.where(kinds == GREATEST, values, -values))
+        excess = _excess(values, self._constant, "absolute") - values.abs() + signed
+        return torch.where(kinds == OUT, excess, -excess).flatten(1)
+
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        greatest, other, outside = kinds == GREATEST, kinds == IN, kinds == OUT
+        none, never = torch.zeros_like(outside), torch.zeros_like(outside[:, :1])
+        return [(other, greatest, never), (outside, outside, never), (none, none, ~never), (~none, ~none, never)]
+
+
 ROUNDING = 1e-12
 """Interpolation weights that differ by less than this are equal."""
 
@@ -242,7 +353,9 @@ class TopFraction:
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", strictly_between_0_and_1(self.q, "top_fraction (q)"))
 
-    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
+    def regions(
+        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
+    ) -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
         pixels = attention.flatten(1)[:, first_equal]
@@ -346,15 +459,20 @@ def _equal_along(axis: PatchAxis) -> Tensor:
     return torch.where(differs, places, 0).cummax(dim=0).values
 
 
-def as_region_rule(threshold: float | None, top_fraction: float | None) -> RegionRule:
-    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a top fraction."""
-    if top_fraction is None:
-        return Threshold() if threshold is None else Threshold(threshold)
-    if threshold is not None:
+RULES: dict[str, Callable[[float], RegionRule]] = {"threshold": Threshold, "top_fraction": TopFraction, "level": Level}
+"""Rules by the options of a test that define them."""
+
+
+def as_region_rule(**options: float | None) -> RegionRule:
+    """Return the rule of one of the options of a test; a threshold (0.6, the paper's) if none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return Threshold()
+    if len(given) > 1:
         raise InputError(
-            "threshold and top_fraction are two ways to choose the region: give one of them, got "
-            f"{threshold!r} and {top_fraction!r}.",
-            "threshold",
-            "top_fraction",
+            f"{' and '.join(given)} are {'two' if len(given) == 2 else 'three'} ways to choose the region: give one of "
+            f"them, got {' and '.join(map(repr, given.values()))}.",
+            *given,
         )
-    return TopFraction(top_fraction)
+    ((name, value),) = given.items()
+    return RULES[name](value)

@@ -256,7 +256,7 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
               what the model sees;
             - ``part_size``, ``part_size_unit``, ``part_start``, ``part_end``: what was compared in the units of the
               file, if one tells them, and where in a signal it begins and ends;
-            - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
+            - ``region_unit``, and ``threshold``, ``top_fraction`` or ``level``, of which the others are None;
             - ``gamma``, 0 without randomised selection; ``randomise_seed`` and ``randomise_name``, from which the added
               noise comes; ``draws``, ``significant_draws`` (p at most 0.05), ``majority_pixels`` if there are several;
             - ``contrast``, ``noise``, ``approximate_noise``: names, and whether the noise is that of the image itself;

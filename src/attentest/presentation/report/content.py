@@ -29,7 +29,7 @@ KEPT = {
 """What each way to adjust p-values is for."""
 
 METHOD = (
-    "The region is where the {kind} map of the model exceeds its threshold. The compared difference is standardised "
+    "The region is where the {kind} map of the model exceeds {cut}. The compared difference is standardised "
     "by the noise, and its distribution is taken given that the model chooses this very region: the truncation set, on "
     "which it does, is searched along the line on which only the difference varies. The selective p-value is the "
     "probability, under that distribution and if there is no difference, of a difference at least as large as the "
@@ -39,7 +39,7 @@ METHOD = (
 )
 
 METHOD_OF_COUNTS = (
-    "The region is where the {kind} map of the model exceeds its threshold. The model saw a random part of each count. "
+    "The region is where the {kind} map of the model exceeds {cut}. The model saw a random part of each count. "
     "The other part is independent of it if counts are Poisson, and so of the region: given their total, the counts in "
     "the region are binomial. The selective p-value is that of the exact binomial test of equal mean rates, the "
     "estimate is the ratio of the mean rates inside and outside, and its interval is that of Clopper and Pearson. The "
@@ -126,6 +126,8 @@ def report_content(
     }
     counted_pixels = (settings.get("noise") or {}).get("model") == COUNTS
     method = METHOD_OF_COUNTS if counted_pixels else METHOD
+    level = settings.get("level")
+    cut = "its threshold" if level is None else f"the level {level:g}, in its own units"
     equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
     together = [TOGETHER] if components and searched is not None else []
     dimension = dimension_of(settings)
@@ -144,7 +146,7 @@ def report_content(
         "map_title": map_title(settings),
         "several": (settings.get("draws") or 1) > 1,
         "counts_tested": counted_pixels,
-        "method": " ".join([method.format(kind=map_kind(settings)), *equal_tails, *together]),
+        "method": " ".join([method.format(kind=map_kind(settings), cut=cut), *equal_tails, *together]),
         "citation": CITATION,
     }
 
