@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,13 +125,24 @@ def trained(kind: str, device: str) -> torch.nn.Module:
     return torch.nn.Module.eval(model)
 
 
-def dense_pvalues(test: AttentionTest, images: np.ndarray[Any, Any], step: float) -> np.ndarray[Any, Any]:
-    """Return two-sided p-values of images from the regions at points of a grid, with bisection where they change."""
+def dense_pvalues(
+    test: AttentionTest, images: np.ndarray[Any, Any], step: float, results: Sequence[Any] = ()
+) -> np.ndarray[Any, Any]:
+    """Return two-sided p-values of images from the regions at points of a grid, with bisection where they change.
+
+    A grid misses what is narrower than its step. With results of the images, the middles of the intervals that they
+    have found and of the gaps between these are points too: what is there decides, not what a result says of it.
+    """
     pipeline = test.pipeline
     observation = pipeline.observe([pipeline.inputs.one(image) for image in images])
     problem, _ = pipeline.problem(observation, parts_of(observation.regions_on_images(), None), None)
     grid = np.arange(-REACH, REACH + step / 2, step)
-    points = np.sort(np.column_stack([np.tile(grid, (len(images), 1)), problem.z_obs]), axis=1)
+    middles = [_middles(result) for result in results] or [np.empty(0)] * len(images)
+    most = max(map(len, middles))
+    added = [
+        np.concatenate([z, np.full(most - len(z), z_obs)]) for z, z_obs in zip(middles, problem.z_obs, strict=True)
+    ]
+    points = np.sort(np.column_stack([np.tile(grid, (len(images), 1)), problem.z_obs, np.array(added)]), axis=1)
     image = np.repeat(np.arange(len(images)), points.shape[1])
     inside = problem.inside_at(image, points.ravel()).reshape(points.shape)
     row, change = np.nonzero(inside[:, 1:] != inside[:, :-1])
@@ -144,6 +156,12 @@ def dense_pvalues(test: AttentionTest, images: np.ndarray[Any, Any], step: float
         ends = [[-np.inf] if inside[number, 0] else [], low[row == number], [np.inf] if inside[number, -1] else []]
         pvalues.append(_share(np.concatenate(ends).reshape(-1, 2), abs(observed)))
     return np.array(pvalues)
+
+
+def _middles(result: Any) -> np.ndarray[Any, Any]:
+    """Return the middles of the intervals of a truncation set, and of what lies between them."""
+    ends = np.clip(result.truncation_set.intervals.ravel(), -REACH, REACH)
+    return np.asarray((ends[1:] + ends[:-1]) / 2)
 
 
 def _share(ends: np.ndarray[Any, Any], observed: float) -> float:
@@ -207,11 +225,12 @@ def main() -> None:
         evaluations = np.median([result.evaluations for result in tested])
         usable = [n for n, result in enumerate(results) if hasattr(result, "pvalue_bounds") and n < asked.bars]
         step = COARSE_STEP if isinstance(attention, IntegratedGradients) else STEP
-        outside, dense = [], dense_pvalues(test, images[usable], step) if usable else np.empty(0)
+        found = [results[number] for number in usable]
+        outside, dense = [], dense_pvalues(test, images[usable], step, found) if usable else np.empty(0)
         for row, number in enumerate(usable):
             low, high = results[number].pvalue_bounds
             if not low - 1e-9 <= dense[row] <= high + 1e-9 and results[number].status == "converged":
-                finer = dense_pvalues(test, images[number : number + 1], step / 20)[0]
+                finer = dense_pvalues(test, images[number : number + 1], step / 20, [results[number]])[0]
                 if not low - 1e-9 <= finer <= high + 1e-9:
                     outside.append(f"image {number}: {finer} is not in [{low}, {high}]")
         kolmogorov = f"{stats.kstest(p, 'uniform').pvalue:.3f}"

@@ -96,9 +96,9 @@ def one(kind: str, seed: int) -> tuple[str, float, float, int, str] | None:
     except InputError:  # a map without a region
         return None
     low, high = result.pvalue_bounds
-    dense = dense_pvalues(test, image[None], STEP)[0]
+    dense = dense_pvalues(test, image[None], STEP, [result])[0]
     if not low - 1e-9 <= dense <= high + 1e-9:
-        dense = dense_pvalues(test, image[None], STEP / 20)[0]
+        dense = dense_pvalues(test, image[None], STEP / 20, [result])[0]
     wrong = "" if low - 1e-9 <= dense <= high + 1e-9 else f"network {seed}: {dense} is not in [{low}, {high}]"
     return result.status, abs(dense - result.pvalue), high - low, result.evaluations, wrong
 
@@ -172,9 +172,8 @@ def resnet(sizes: list[int], device: str, tol: float, most: int) -> None:
     torch.manual_seed(38)
     made = {"embedding_size": 64, "hidden_sizes": [64, 128, 256, 512], "depths": [2] * 4, "layer_type": "basic"}
     model = hf.ResNetForImageClassification(hf.ResNetConfig(**made, num_labels=10)).eval().to(device)
-    print(
-        "| input | status | p | bar | pieces visited | s | s per 1,000 pieces | GPU memory, GiB |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| input | status | p | bar | pieces visited | s | s per 1,000 pieces | GPU memory, GiB |")
+    print("|---|---|---|---|---|---|---|---|")
     for size in sizes:
         image = np.random.default_rng(size).normal(size=(size, size, 3))
         test = AttentionTest(

@@ -1,0 +1,198 @@
+"""Maps of networks that are no transformers, and tests with them: exactly, where they are linear in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from attentest import AttentionTest
+from attentest.attention import GradCAM, GradientRollout, HiResCAM, InputGradient, NetworkScores, Residual, Segmentation
+from attentest.errors import AttentestError, SearchError
+from attentest.pipeline.hypotheses import parts_of
+from attentest.search import PiecewiseSearch, SpectralSearch
+
+SHAPE = (1, 10, 10)
+
+
+def cnn(seed: int = 0, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        first = (nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), activation(), nn.MaxPool2d(2))
+        last = (nn.Conv2d(4, 6, 3, padding=1), activation(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
+        return nn.Sequential(*first, *last).eval()
+
+
+def segmenter(seed: int = 0) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Upsample(scale_factor=2), nn.Conv2d(4, 2, 1)
+        )
+
+
+def autoencoder(seed: int = 0) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 3, padding=1))
+
+
+def images(count: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=(count, *SHAPE[1:]))
+
+
+def dense_pvalue(test: AttentionTest, image: np.ndarray[Any, Any], result: Any) -> float:
+    """p from membership at points of a grid and at the middles of what the search has found, bisected at changes."""
+    pipeline = test.pipeline
+    observation = pipeline.observe([pipeline.inputs.one(image)])
+    problem, _ = pipeline.problem(observation, parts_of(observation.regions_on_images(), None), None)
+    found = np.clip(result.truncation_set.intervals.ravel(), -9, 9)
+    z = np.unique(np.concatenate([np.arange(-9, 9, 0.02), (found[1:] + found[:-1]) / 2, problem.z_obs]))
+    inside = problem.inside_at(np.zeros(len(z), dtype=np.intp), z)
+    change = np.flatnonzero(inside[1:] != inside[:-1])
+    low, high, first = z[change], z[change + 1], inside[change]
+    for _ in range(45):
+        middle = (low + high) / 2
+        same = problem.inside_at(np.zeros(len(middle), dtype=np.intp), middle) == first
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    ends = np.concatenate([[-np.inf] if inside[0] else [], low, [np.inf] if inside[-1] else []]).reshape(-1, 2)
+    cut = abs(problem.z_obs[0])
+
+    def mass(left: Any, right: Any) -> float:
+        return float(np.sum(stats.norm.cdf(-np.minimum(left, right)) - stats.norm.cdf(-right)))
+
+    left, right = ends.T
+    extreme = mass(np.maximum(left, cut), np.maximum(right, cut)) + mass(
+        np.maximum(-right, cut), np.maximum(-left, cut)
+    )
+    return extreme / mass(left, right)
+
+
+MAPS: dict[str, tuple[Any, Any]] = {
+    "Grad-CAM of an inner layer": (cnn, GradCAM("2", target=1, sign="signed")),
+    "Grad-CAM for the predicted class": (cnn, GradCAM("2", sign="absolute")),
+    "HiResCAM": (cnn, HiResCAM("2", target=2, sign="signed")),
+    "input gradient": (cnn, InputGradient(0, times_input=True, per="pixel")),
+    "segmentation": (segmenter, Segmentation(1)),
+    "residual": (autoencoder, Residual()),
+    "averaged residual": (autoencoder, Residual(width=3)),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_p_of_a_network_that_is_linear_in_pieces_is_that_of_a_dense_grid(name: str) -> None:
+    make, attention = MAPS[name]
+    for seed in range(3):
+        test = AttentionTest(make(seed), image_shape=SHAPE, noise=1.0, attention=attention, confidence_level=None)
+        image = images(1, seed)[0]
+        result = test(image)
+        assert isinstance(test.pipeline.search, PiecewiseSearch)
+        assert result.status == "converged"
+        assert result.audit is not None and result.audit.contradictions == 0
+        assert result.settings["search"]["name"] == "piecewise"
+        low, high = result.pvalue_bounds
+        assert high - low <= 1e-6
+        assert low - 1e-9 <= dense_pvalue(test, image, result) <= high + 1e-9
+
+
+def test_an_interval_of_a_network_covers_the_estimate_and_agrees_with_a_finer_search() -> None:
+    image = images(1, 5)[0]
+    shown = [
+        AttentionTest(
+            cnn(5), image_shape=SHAPE, noise=1.0, attention=MAPS["HiResCAM"][1], search=PiecewiseSearch(tol=tol)
+        )(image)
+        for tol in (1e-4, 1e-9)
+    ]
+    rough, fine = (result.confidence_interval() for result in shown)
+    assert rough == pytest.approx(fine, rel=1e-2)
+    assert abs(shown[0].pvalue - shown[1].pvalue) < 1e-4
+
+
+def test_images_together_have_the_results_of_each_alone() -> None:
+    test = AttentionTest(
+        cnn(1), image_shape=SHAPE, noise=1.0, attention=MAPS["HiResCAM"][1], search=PiecewiseSearch(tol=1e-9)
+    )
+    some = list(images(4, 7))
+    together = test.map(some)
+    for image, result in zip(some, together, strict=True):
+        assert result.pvalue == pytest.approx(test(image).pvalue, abs=1e-9)
+
+
+def test_few_evaluations_give_a_wide_bar_that_holds_and_a_status() -> None:
+    image, attention = images(1, 2)[0], MAPS["HiResCAM"][1]
+    options = {"image_shape": SHAPE, "noise": 1.0, "attention": attention, "confidence_level": None}
+    known = AttentionTest(cnn(2), **options)(image)
+    stopped = AttentionTest(cnn(2), **options, search=PiecewiseSearch(max_evaluations=64))(image)
+    assert stopped.status == "max_evaluations"
+    low, high = stopped.pvalue_bounds
+    assert low <= known.pvalue <= high and high - low > 1e-6
+
+
+def test_grad_cam_is_that_of_plain_autograd() -> None:
+    model, image = cnn(3).double(), torch.from_numpy(images(2, 3)).unsqueeze(1)
+    kept: list[Tensor] = []
+    handle = model[2].register_forward_hook(lambda module, arguments, output: kept.append(output))
+    scores = model(image)
+    handle.remove()
+    (gradient,) = torch.autograd.grad(scores[:, 1].sum(), kept[0])
+    expected = (gradient.mean(dim=(2, 3), keepdim=True) * kept[0]).sum(dim=1)
+    found = NetworkScores(model, attention=GradCAM("2", target=1), image_size=SHAPE)(image)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-14)
+    last = NetworkScores(model, attention=GradCAM(target=1), image_size=SHAPE)
+    assert last.grid_shape == (5, 5)  # the last layer whose output is a map
+
+
+def test_a_smooth_network_is_searched_by_interpolation() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Conv2d(4, 2, 3)).eval()
+    test = AttentionTest(model, image_shape=SHAPE, noise=1.0, attention=Segmentation(0), confidence_level=None)
+    assert isinstance(test.pipeline.search, PiecewiseSearch) is False
+    assert isinstance(test.pipeline.search, SpectralSearch)
+    with pytest.raises(SearchError, match="not linear in pieces .* use search='spectral'"):
+        test.replace(search="piecewise")(images(1)[0])
+
+
+class Noisy(nn.Module):
+    """A network with dropout that is always active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(self.layer(x), training=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "shape", "sentence"),
+    [
+        (cnn(), GradCAM("nowhere"), SHAPE, "layer must be the name of a layer whose output is a map, such as .* got"),
+        (cnn(), GradCAM("2", target=7), SHAPE, "target is class 7, but the model has 3 classes"),
+        (cnn(), GradientRollout(), SHAPE, "no attention that is read, which gradient-rollout needs"),
+        (cnn(), InputGradient(0), SHAPE, "a value per pixel: per='pixel'"),
+        (cnn(), GradCAM(), (3, 10, 10), "fails on an image of shape"),
+        (cnn(), Segmentation(0), SHAPE, "needs a map with axes of its own"),
+        (segmenter(), GradCAM(), SHAPE, "has no class scores"),
+        (segmenter(), Segmentation(4), SHAPE, "target is class 4, but the network returns 2 at each pixel"),
+        (segmenter(), Residual(), SHAPE, "needs a reconstruction of the same shape"),
+        (Noisy(), Segmentation(0), SHAPE, "other values each time"),
+    ],
+)
+def test_what_a_network_cannot_do_is_said(model: nn.Module, attention: Any, shape: Any, sentence: str) -> None:
+    with pytest.raises(AttentestError, match=sentence):
+        AttentionTest(model, image_shape=shape, noise=1.0, attention=attention)
+
+
+def test_bad_maps_are_refused() -> None:
+    for make, sentence in (
+        (lambda: Residual("huge"), "size must be absolute, squared or signed"),  # type: ignore[arg-type]
+        (lambda: Residual(width=4), "width must be odd"),
+        (lambda: Segmentation(-1), "target"),
+    ):
+        with pytest.raises(AttentestError, match=sentence):
+            make()
+    with pytest.raises(AttentestError, match="give image_shape"):
+        AttentionTest(segmenter(), noise=1.0, attention=Segmentation(0))
