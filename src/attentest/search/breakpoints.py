@@ -309,8 +309,8 @@ def _each(number: Any, axes: int) -> list[Any]:
     return numbers * axes if len(numbers) == 1 else numbers
 
 
-CURVED_KINKS = _names("elu selu celu hardswish")
-"""Activations that have kinks and are curved between them."""
+CURVED_KINKS = _names("elu selu celu hardsigmoid hardswish")
+"""Activations that have kinks and are curved between them, or whose slope torch knows to single precision alone."""
 
 KINKS: dict[str, Callable[..., list[Line] | None]] = {
     **dict.fromkeys(_names("relu leaky_relu prelu rrelu abs absolute sign sgn elu selu celu"), _at(0.0)),
