@@ -62,6 +62,9 @@ USUAL_THRESHOLD = 0.6
 REGION_RULES = ("threshold", "top_fraction", "level")
 """Options that say how a map becomes a region; a test has one of them."""
 
+MASK_USES = ("map", "contrast", "both")
+"""What a mask can be for."""
+
 LINE = 116
 """Width of the lines of a docstring."""
 
@@ -232,6 +235,26 @@ class Definition:
         shown_default=False,
         label="Level of the map",
     )
+    mask: Any = option(
+        "Pixels of the image, fixed beforehand, within which the map is looked at and the contrast is made: an array "
+        "of truth values with the axes of the image, or a file of one, of which values other than 0 are within.",
+        details='Such as "brain only"; it must not depend on the image that is tested.',
+        default=None,
+        check=_convert("images.mask:as_mask"),
+        text=str,
+        metavar="FILE",
+        panel=COMPARED,
+        shown_default="all pixels",
+    )
+    mask_use: str = option(
+        "What the mask is for: the region is chosen within it (map), both sides of the contrast are taken within it "
+        "(contrast), or both.",
+        default="both",
+        check=_one_of("mask_use", MASK_USES),
+        text=str,
+        choices=lambda: MASK_USES,
+        panel=COMPARED,
+    )
     region_unit: str = option(
         "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",
         details='"pixels" is the paper\'s. With "patches", threshold and top fraction refer to the scores of the '
@@ -398,6 +421,14 @@ class Definition:
                 object.__setattr__(self, defined.name, check(getattr(self, defined.name)))
         if all(getattr(self, rule) is None for rule in REGION_RULES):
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
+        if self.mask is None and self.mask_use != "both":
+            raise InputError(f"mask_use {self.mask_use} does nothing without mask: give both, or neither.", "mask_use")
+        if self.mask is not None and self.mask_use != "contrast" and self.top_fraction is not None:
+            raise InputError(
+                "top_fraction does not go with a mask of the map: use a threshold or a level, or mask_use='contrast'.",
+                "top_fraction",
+                "mask_use",
+            )
         if self.randomise == 0 and getattr(self.noise, "name", "") == "poisson":
             object.__setattr__(self, "randomise", 1.0)  # counts are always divided; 1 is half and half
         for name, usual in WITHOUT_RANDOMISATION.items():

@@ -51,7 +51,7 @@ def law_of_counts(
     share, used = seen_share(gamma), weights != 0
     everything = observation.images[:, used].sum(axis=1)
     seen = np.rint(share * (observation.images + observation.added)[:, used]).sum(axis=1)
-    inside, outside = means.compared(parts.masks(), parts.per_part(parts.regions), observation.seen)
+    inside, outside = means.compared(parts.masks() & observation.seen, parts.per_part(parts.regions), observation.seen)
     masks = [np.asarray(mask, dtype=np.float64) for mask in (inside, outside)]
 
     def sums(planes: NDArray[np.float64]) -> list[NDArray[np.float64]]:

@@ -280,6 +280,14 @@ def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, pa
     """Return the contrasts (r, n) of parts, all at once where the contrast supports it."""
     masks, regions, shape = parts.masks(), parts.per_part(parts.regions), observation.images.shape[1:]
     seen, channel_weights = observation.seen, observation.batch[0].geometry.channel_weights
+    if observation.batch[0].geometry.compared is not None:
+        masks = masks & seen
+        if not masks.reshape(len(masks), -1).any(axis=1).all():
+            raise InputError(
+                "a component of the region has no pixel within the mask: use mask_use='both', which chooses the region "
+                "within it.",
+                "mask_use",
+            )
     if takes_stacks(weigh):
         return per_pixel(weigh(masks, regions, seen), channel_weights, shape)
     weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))

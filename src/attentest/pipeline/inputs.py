@@ -65,6 +65,9 @@ class Geometry:
     """(C,). Weight of each channel in the contrast."""
     region_unit: str
     """What regions consist of: "pixels" or "patches"."""
+    looked: NDArray[np.bool_] | None
+    compared: NDArray[np.bool_] | None
+    """(*axes). Within which pixels the map is looked at, and the contrast is made; None for all."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
@@ -80,7 +83,7 @@ class Geometry:
             places = zip(self.inputs.placement, self.start, strict=True)
             size, placement = self.shape[1:], tuple((scale, offset - start) for (scale, offset), start in places)
             self._patch_grids[grid] = PatchGrid(
-                size, grid, self.covered, placement, self.device, self.region_unit, self.overlap
+                size, grid, self.covered, placement, self.device, self.region_unit, self.overlap, self.looked
             )
         return self._patch_grids[grid]
 
@@ -250,12 +253,17 @@ class Inputs:
             inputs = identity_map(shape, expected[0])
         check_shape(self.noise, shape)
         self.contrast.check_image(shape)
+        mask, use = definition.mask, definition.mask_use
+        if mask is not None:
+            mask.check_image(shape)
         return Geometry(
             shape=shape,
             inputs=inputs.to(self._scores.device),
             preprocessing=preprocessing,
             channel_weights=channel_weights(definition.channels, shape[0]),
             region_unit=definition.region_unit,
+            looked=None if mask is None or use == "contrast" else mask.pixels,
+            compared=None if mask is None or use == "map" else mask.pixels,
             start=self._properties.start,
             covered=self._properties.covered,
             overlap=self._properties.overlap,

@@ -57,8 +57,9 @@ class Observation:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """The pixels (*axes) that the model sees."""
-        return self.patch_grid.seen.numpy()
+        """The pixels (*axes) that the model sees, and that are compared if there is a mask for it."""
+        seen, compared = self.patch_grid.seen.numpy(), self.batch[0].geometry.compared
+        return seen if compared is None else seen & compared
 
     def chosen(self, image: NDArray[np.int64]) -> Observation:
         """Return the images with indices (m,), which may repeat."""
@@ -69,6 +70,7 @@ class Observation:
 
     def reasons_against(self, rule: RegionRule, sign: Sign) -> dict[int, str]:
         """Return why images cannot be tested that have no region, or nothing but a region, by their indices."""
+        regions = self.patch_grid.repeated(self.regions)
         size, units = " x ".join(map(str, self.patch_grid.size)), self.patch_grid.units
         constant = (
             f"the attention map is constant on the {size} {units} of the image that the model sees, so there is no "
@@ -83,7 +85,7 @@ class Observation:
             f"{units} of equal attention lie on both sides of the cut, so the top fraction does not define a region: "
             "use another top_fraction, or a threshold."
         )
-        without, nothing_else = (dict.fromkeys(_empty(chosen), "") for chosen in (self.regions, ~self.regions))
+        without, nothing_else = (dict.fromkeys(_empty(chosen), "") for chosen in (regions, ~regions))
         for reasons, quantity, of_cut in ((without, "no", tied), (nothing_else, "every", whole)):
             for index in reasons:
                 reasons[index] = of_cut
@@ -96,16 +98,35 @@ class Observation:
                     )
         # What comes last is the first that is wrong with an image.
         return {
+            **self._reasons_of_mask(),
             **without,
             **nothing_else,
             **dict.fromkeys(_empty(self.attention > 0), negative if sign == "positive" else constant),
             **unusable_scores(self.scores),
         }
 
+    def _reasons_of_mask(self) -> dict[int, str]:
+        """Return why images cannot be tested whose contrast would have an empty side within the mask."""
+        if self.batch[0].geometry.compared is None:
+            return {}
+        seen, regions = torch.from_numpy(self.seen), self.patch_grid.on_image(self.regions).cpu()
+        no_outside = (
+            "the mask leaves no pixel outside the region to compare it with: use a larger mask, or a smaller region."
+        )
+        no_inside = (
+            "no pixel of the region lies within the mask, so there is nothing to compare: use another mask, or "
+            "mask_use='both', which chooses the region within it."
+        )
+        return {
+            **dict.fromkeys(_empty(seen & ~regions), no_outside),
+            **dict.fromkeys(_empty(seen & regions), no_inside),
+        }
+
     @property
     def selectable(self) -> int:
         """Number of pixels, or of whole patches, from which the model chooses a region."""
-        return self.regions[0].numel()
+        looked = self.patch_grid.looked
+        return self.regions[0].numel() if looked is None else int(looked.sum())
 
     def regions_on_images(self) -> NDArray[np.bool_]:
         """Return the regions (k, *axes) on all pixels of the images."""
@@ -158,7 +179,7 @@ class Observation:
 
     def margins(self, rule: RegionRule, sign: Sign) -> Margins | JointMargins:
         """Return the margins of the observed regions, and of the choices that were made, if any were."""
-        margins = rule.margins(self.regions, self.patch_grid, self.scores, sign)
+        margins = rule.margins(self.patch_grid.repeated(self.regions), self.patch_grid, self.scores, sign)
         if self.leads is None:
             return margins
         return JointMargins([(margins, tuple(self.scores.shape[1:]))], self.leads.shape[1])
@@ -197,6 +218,8 @@ def observe(
     patch_grid = geometry.patch_grid(tuple(observed.shape[1:]))
     attention = attention_map(observed, patch_grid, properties.sign)
     regions = rule.regions(attention, patch_grid, properties.sign, observed)
+    if patch_grid.looked is not None:
+        attention, regions = attention * patch_grid.looked, regions & patch_grid.looked
     observation = Observation(
         batch=batch,
         images=images,

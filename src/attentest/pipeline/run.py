@@ -322,7 +322,7 @@ class Pipeline:
                     audit=outcome.audit,
                     spacing=tested.image.spacing,
                     randomised_image=randomised[image],
-                    compared=compared,
+                    compared=compared if tested.geometry.compared is None else None,
                     **logs[row],
                 )
                 drawn = draws[row]

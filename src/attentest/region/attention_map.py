@@ -152,9 +152,12 @@ class SparsePixels:
     @classmethod
     def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> SparsePixels | None:
         """Return the candidates of images with kinds of pixels (k, *units), or None where there are too many."""
-        candidate = torch.ones_like(kinds, dtype=torch.bool)
+        looked = patch_grid.looked
+        # What is not looked at is of no kind, and no candidate.
+        told_apart = kinds if looked is None else torch.where(looked, kinds.to(torch.int16), -1)
+        candidate = torch.ones_like(kinds, dtype=torch.bool) if looked is None else looked.expand_as(kinds).clone()
         for number, axis in enumerate(patch_grid.axes, start=1):
-            candidate &= _without_neighbour(kinds.movedim(number, -1), axis).movedim(-1, number)
+            candidate &= _without_neighbour(told_apart.movedim(number, -1), axis).movedim(-1, number)
         counts = candidate.flatten(1).sum(dim=1)
         count = int(counts.max())
         if count * COST_RATIO > candidate[0].numel():

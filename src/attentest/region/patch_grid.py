@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -114,6 +114,9 @@ class PatchGrid:
         Device of the scores.
     units
         Name of the units: "pixels" or "patches".
+    mask : (*image_size)
+        Pixels of the image within which the map is looked at; by default all. A patch is looked at if at least half of
+        its pixels are in the mask.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class PatchGrid:
         device: torch.device | str = "cpu",
         units: str = "pixels",
         overlap: tuple[float, ...] | None = None,
+        mask: NDArray[np.bool_] | None = None,
     ) -> None:
         self.image_size = image_size
         self.units = units
@@ -137,6 +141,24 @@ class PatchGrid:
             PatchAxis.of(image_size[i], grid[i], extent[i], shared[i], *places[i], along).to(torch.device(device))
             for i in range(len(grid))
         )
+        self.looked = None if mask is None else self._looked(mask).to(torch.device(device))
+
+    def _looked(self, mask: NDArray[np.bool_]) -> Tensor:
+        """Return the units (*units) bool of which at least half of the pixels are in a mask; none is an error."""
+        shares = torch.from_numpy(mask[self._seen].astype(np.float64))
+        for number, axis in enumerate(self.axes):
+            unit = axis.unit.cpu()
+            counts = torch.bincount(unit).to(shares.dtype)
+            sums = shares.new_zeros(*shares.shape[:number], len(counts), *shares.shape[number + 1 :])
+            shares = sums.index_add_(number, unit, shares) / counts.reshape(-1, *[1] * (shares.ndim - number - 1))
+        looked = shares >= 0.5
+        if not bool(looked.any()):
+            raise InputError(
+                f"no {'pixel' if self.units == 'pixels' else 'patch'} that the model sees lies within the mask, so "
+                "there is no map to look at: use another mask, or mask_use='contrast'.",
+                "mask",
+            )
+        return looked
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -160,12 +182,29 @@ class PatchGrid:
         return tuple(np.unique(axis.unit.cpu().numpy(), return_index=True)[1] for axis in self.axes)
 
     def unit_scores(self, scores: Tensor, rows: slice = EVERY_ROW) -> Tensor:
-        """Return the scores (m, *units) of the units, or of some along the first axis, from those of patches."""
-        first, *others = (axis.matrix for axis in self.axes)
-        values = scores
-        for number, matrix in enumerate([first[rows], *others]):
-            values = along_axis(matrix, values, number - len(self.axes))
-        return values
+        """Return the scores (m, *units) of the units, or of some along the first axis, from those of patches.
+
+        Units that are not looked at repeat the first one that is, which changes no extreme of those that are.
+        """
+        matrices = [axis.matrix for axis in self.axes]
+        values = self._interpolated(scores, [matrices[0][rows], *matrices[1:]])
+        if self.looked is None:
+            return values
+        first = (matrix[place : place + 1] for matrix, place in zip(matrices, self.looked.nonzero()[0], strict=True))
+        return torch.where(self.looked[rows], values, self._interpolated(scores, first))
+
+    def _interpolated(self, scores: Tensor, matrices: Iterable[Tensor]) -> Tensor:
+        """Return the scores (m, *units) of the units that have the rows of some matrices, one along each axis."""
+        for number, matrix in enumerate(matrices):
+            scores = along_axis(matrix, scores, number - len(self.axes))
+        return scores
+
+    def repeated(self, values: Tensor) -> Tensor:
+        """Return values (k, *units) of which those that are not looked at repeat the first one that is."""
+        if self.looked is None:
+            return values
+        first = values[(slice(None), *self.looked.nonzero()[0])]
+        return torch.where(self.looked, values, first.reshape(-1, *[1] * len(self.axes)))
 
     def on_image(self, values: Tensor) -> Tensor:
         """Return values (..., *units) of the units as values of the pixels (..., *axes), zero where none are seen.

@@ -1,0 +1,208 @@
+"""Masks fixed beforehand: where the map is looked at, where the contrast is made, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from attentest import AttentionTest
+from attentest.attention import GradCAM, Residual
+from attentest.contrast import Neighbourhood, Reference
+from attentest.errors import InputError
+from attentest.record import ResultRecord
+from attentest.region.attention_map import attention_map
+from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import TIE, Level, Threshold
+from attentest.search import PiecewiseSearch, SpectralSearch
+from dense_grid import dense_pvalue, small_autoencoder, small_cnn
+from toys import tiny_vit
+
+IMAGES = np.random.default_rng(1).normal(size=(6, 8, 8))
+ROWS, COLUMNS = np.mgrid[:8, :8]
+DISC = (ROWS - 3.2) ** 2 + (COLUMNS - 3.9) ** 2 < 9
+TAU = 0.6
+
+
+def transformer(**options: Any) -> AttentionTest:
+    defaults: dict[str, Any] = {"noise": 1.0, "confidence_level": None, "search": SpectralSearch(tol=1e-9)}
+    return AttentionTest(tiny_vit(), **{**defaults, "mask": DISC, **options})
+
+
+def network(**options: Any) -> AttentionTest:
+    attention = GradCAM("2", target=1, sign=options.pop("sign", "signed"))
+    defaults: dict[str, Any] = {"noise": 1.0, "confidence_level": None, "search": SpectralSearch(tol=1e-9)}
+    return AttentionTest(
+        small_cnn(), image_shape=(1, 8, 8), attention=attention, **{**defaults, "mask": DISC, **options}
+    )
+
+
+@pytest.mark.parametrize("use", ["map", "contrast", "both"])
+@pytest.mark.parametrize("case", ["transformer", "network, signed", "network, positive", "network, absolute"])
+def test_region_statistic_and_p_are_those_of_the_definition(case: str, use: str) -> None:
+    """The region by hand from the map within the mask, the difference by hand, and p from a dense grid."""
+    kind, _, sign = case.partition(", ")
+    test = transformer(mask_use=use) if kind == "transformer" else network(mask_use=use, sign=sign)
+    plain = test.replace(mask=None, mask_use="both")
+    assert isinstance(test.pipeline.search, SpectralSearch if kind == "transformer" else PiecewiseSearch)
+    looked = np.ones((8, 8), dtype=bool) if use == "contrast" else DISC
+    compared = np.ones((8, 8), dtype=bool) if use == "map" else DISC
+
+    def select(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        flat = values.reshape(len(values), -1)[:, looked.ravel()]
+        extra = []
+        if sign == "positive":
+            extra, flat = [flat.min(axis=1, keepdims=True) < 0], np.maximum(flat, 0)
+        if sign == "absolute":
+            cut = (TAU + TIE) * abs(flat).max(axis=1, keepdims=True)
+            greatest = np.take_along_axis(flat, abs(flat).argmax(axis=1)[:, None], axis=1)
+            return np.concatenate([(flat > cut) * 1.0 - (flat < -cut), np.sign(greatest)], axis=1)
+        low, high = flat.min(axis=1, keepdims=True), flat.max(axis=1, keepdims=True)
+        return np.concatenate([flat - low > (TAU + TIE) * (high - low), *extra], axis=1).astype(float)
+
+    for image in IMAGES[:2]:
+        seen_map = plain.pipeline.observe([plain.pipeline.inputs.one(image)])
+        values = seen_map.patch_grid.unit_scores(seen_map.scores).detach().numpy()
+        chosen = select(values)[0][: looked.sum()] != 0
+        region = np.zeros((8, 8), dtype=bool)
+        region[looked] = chosen
+        result = test(image)
+        assert np.array_equal(result.region, region)
+        difference = image[region & compared].mean() - image[~region & compared].mean()
+        assert result.difference == pytest.approx(difference, rel=1e-12)
+        error = np.sqrt(1 / (region & compared).sum() + 1 / (~region & compared).sum())
+        assert result.standard_error == pytest.approx(error, rel=1e-12)
+        assert result.status == "converged"
+        assert result.pvalue == pytest.approx(dense_pvalue(test, image, select), abs=1e-9)
+
+
+@pytest.mark.parametrize("rule", [Threshold(0.6), Threshold(0.3), Level(0.2)])
+@pytest.mark.parametrize("sign", ["signed", "positive", "absolute"])
+@pytest.mark.parametrize("size", [(4, 4), (8, 12), (40, 40)])
+def test_margins_within_a_mask_are_those_of_its_pixels(rule: Any, sign: Any, size: tuple[int, int]) -> None:
+    """Brute force: regions at moved scores, looked at within the mask, equal the observed one where margins say so."""
+    rng, grid = np.random.default_rng(3), (4, 4)
+    mask = rng.random(size) < 0.5
+    whole, masked = PatchGrid(size, grid), PatchGrid(size, grid, mask=mask)
+    scores = torch.from_numpy(rng.normal(size=(8, *grid)))
+    image = torch.arange(8).repeat_interleave(40)
+    moved = scores[image] + torch.from_numpy(10 ** rng.uniform(-3, 0, (320, 1, 1)) * rng.normal(size=(320, *grid)))
+
+    def select(values: torch.Tensor) -> list[tuple[Any, ...]]:
+        answers = []
+        for flat in whole.unit_scores(values).numpy()[:, mask]:
+            shown = np.maximum(flat, 0) if sign == "positive" else abs(flat) if sign == "absolute" else flat
+            low = 0.0 if sign == "absolute" else shown.min()
+            cut = rule.level if isinstance(rule, Level) else low + (rule.tau + TIE) * (shown.max() - low)
+            region = shown > cut
+            signs = np.sign(flat[region]).tobytes() if sign == "absolute" else b""
+            more: Any = None
+            if not isinstance(rule, Level):
+                more = (flat < 0).any() if sign == "positive" else np.sign(flat[abs(flat).argmax()])
+                more = None if sign == "signed" else bool(more > 0)
+            answers.append((region.tobytes(), signs, more))
+        return answers
+
+    regions = rule.regions(attention_map(scores, masked, sign), masked, sign, scores)
+    observed = select(scores)
+    assert [region.numpy()[mask].tobytes() for region in regions] == [answer[0] for answer in observed]
+    margins = rule.margins(masked.repeated(regions & masked.looked), masked, scores, sign)
+    expected = [answer == observed[row] for answer, row in zip(select(moved), image.tolist(), strict=True)]
+    # An image without a region, or with nothing else, is not tested.
+    share = (regions & masked.looked).flatten(1).sum(dim=1) / mask.sum()
+    usable = ((share > 0) & (share < 1))[image]
+    image, moved, expected = image[usable], moved[usable], [expected[i] for i in usable.nonzero().flatten()]
+    assert margins.inside(image, moved).tolist() == expected
+    assert (margins(image, moved) < 0).all(dim=1).tolist() == expected
+    extremes, _ = margins.extremes(image, margins.pixels(image, moved))
+    assert (extremes @ margins.weights.T < 0).all(dim=1).tolist() == expected
+    assert 0.02 < np.mean(expected) < 0.98
+
+
+def test_a_mask_of_everything_is_none() -> None:
+    for use in ("map", "contrast", "both"):
+        full = transformer(mask=np.ones((8, 8), dtype=bool), mask_use=use)(IMAGES[0])
+        none = transformer(mask=None)(IMAGES[0])
+        assert full.pvalue == pytest.approx(none.pvalue, abs=1e-9)
+        assert full.bonferroni_pvalue == none.bonferroni_pvalue
+
+
+def test_p_is_uniform_on_null_images_within_a_mask() -> None:
+    """200 images; a Kolmogorov-Smirnov p of 1e-3 is a false alarm once in 1,000 seeds."""
+    test = AttentionTest(
+        small_autoencoder(), image_shape=(1, 8, 8), attention=Residual(), noise=1.0, confidence_level=None, mask=DISC,
+        search=SpectralSearch(tol=1e-3),
+    )  # fmt: skip
+    results = list(test.map(np.random.default_rng(12).normal(size=(200, 8, 8))))
+    assert not any((result.region & ~DISC).any() for result in results)
+    assert stats.kstest([result.pvalue for result in results], "uniform").pvalue > 1e-3
+    assert stats.kstest([result.naive_pvalue for result in results], "uniform").pvalue < 1e-6
+
+
+def test_masks_go_with_the_other_options() -> None:
+    image = IMAGES[0]
+    patches = transformer(region_unit="patches")(image)
+    assert 0 < patches.region.sum() < DISC.sum() + 8
+    assert transformer(contrast=Neighbourhood(2.0), randomise=0.5)(image).status == "converged"
+    referred = transformer(contrast=Reference(IMAGES[1], noise=0))(image)
+    assert referred.difference == pytest.approx((image - IMAGES[1])[referred.region].mean())
+    parts = transformer().components(image)
+    assert sum(part.part.sum() for part in parts) == parts[0].region.sum()
+    assert len(transformer(threshold=0.5).map(IMAGES[:3])) == 3
+    record = ResultRecord.from_dict(transformer()(image).to_dict())
+    assert record.settings["mask"]["share"] == pytest.approx(DISC.mean())
+
+
+def test_the_mask_is_recorded_by_its_content() -> None:
+    recorded = transformer().settings["mask"]
+    assert recorded == transformer(mask=DISC.astype(np.uint8) * 255).settings["mask"]
+    assert recorded["sha256"] != transformer(mask=DISC.T & (ROWS < 4)).settings["mask"]["sha256"]
+    assert transformer(mask=None).settings["mask"] is None
+
+
+def test_a_mask_is_read_from_a_file(tmp_path: Path) -> None:
+    from PIL import Image
+
+    np.save(tmp_path / "mask.npy", DISC)
+    Image.fromarray(DISC.astype(np.uint8) * 255).save(tmp_path / "mask.png")
+    for name in ("mask.npy", "mask.png"):
+        assert transformer(mask=tmp_path / name).settings["mask"] == transformer().settings["mask"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mask": np.zeros((8, 8), dtype=bool)}, "mask is empty: at least one pixel must be within it."),
+        ({"mask": np.full((8, 8), np.nan)}, "mask must be made of truth values, but some of it is NaN or infinite."),
+        ({"mask": "no such file.npy"}, "no such file.npy"),
+        ({"mask": 3}, "mask must be an array of truth values with the axes of the image, got 3."),
+        ({"mask": None, "mask_use": "map"}, "mask_use map does nothing without mask: give both, or neither."),
+        ({"mask_use": "nothing"}, "mask_use must be map, contrast or both, got 'nothing'."),
+        ({"top_fraction": 0.1}, "top_fraction does not go with a mask of the map: use a threshold or a level, or"),
+    ],
+)
+def test_a_mask_that_is_none_is_one_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        transformer(**options)
+    assert said in str(raised.value)
+
+
+def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> None:
+    region = transformer(mask=None).attention_region(IMAGES[0])[1]
+    sentences = {
+        "the mask is for images of": (np.ones((8, 9), dtype=bool), "both"),
+        "the mask leaves no pixel outside the region to compare it with": (region, "contrast"),
+        "no pixel of the region lies within the mask, so there is nothing to compare": (~region, "contrast"),
+    }
+    for said, (mask, use) in sentences.items():
+        with pytest.raises(InputError, match=said):
+            transformer(mask=mask, mask_use=use)(IMAGES[0])
+    one = np.zeros((8, 8), dtype=bool)
+    one[3, 3] = True
+    with pytest.raises(InputError, match="the attention map is constant"):
+        transformer(mask=one)(IMAGES[0])
