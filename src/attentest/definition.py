@@ -422,7 +422,9 @@ class Definition:
         if all(getattr(self, rule) is None for rule in REGION_RULES):
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
         if self.mask is None and self.mask_use != "both":
-            raise InputError(f"mask_use {self.mask_use} does nothing without mask: give both, or neither.", "mask_use")
+            raise InputError(
+                f"mask_use {self.mask_use} does nothing without mask: give both, or neither.", "mask_use", "mask"
+            )
         if self.mask is not None and self.mask_use != "contrast" and self.top_fraction is not None:
             raise InputError(
                 "top_fraction does not go with a mask of the map: use a threshold or a level, or mask_use='contrast'.",

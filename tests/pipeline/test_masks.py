@@ -192,6 +192,13 @@ def test_a_mask_that_is_none_is_one_sentence(options: dict[str, Any], said: str)
     assert said in str(raised.value)
 
 
+def _distance(region: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the distance of each pixel from a region."""
+    from scipy.ndimage import distance_transform_edt
+
+    return np.asarray(distance_transform_edt(~region))
+
+
 def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> None:
     region = transformer(mask=None).attention_region(IMAGES[0])[1]
     sentences = {
@@ -202,6 +209,10 @@ def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> N
     for said, (mask, use) in sentences.items():
         with pytest.raises(InputError, match=said):
             transformer(mask=mask, mask_use=use)(IMAGES[0])
+    far = region.copy()
+    far[np.unravel_index(np.argmax(_distance(region)), (8, 8))] = True
+    with pytest.raises(InputError, match="the contrast has no pixel within the mask to compare the region with"):
+        transformer(mask=far, mask_use="contrast", contrast=Neighbourhood(1.0))(IMAGES[0])
     one = np.zeros((8, 8), dtype=bool)
     one[3, 3] = True
     with pytest.raises(InputError, match="the attention map is constant"):

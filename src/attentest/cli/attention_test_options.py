@@ -86,8 +86,9 @@ class AttentionTestOptions:
     @property
     def input_files(self) -> list[Path]:
         """Files other than images that are read and must not be overwritten."""
-        kernel = None if self.kernel is None else Path(self.kernel)
-        return [path for path in (noise_file(self.noise), noise_file(self.reference_noise), kernel) if path is not None]
+        named = [Path(name) for name in (self.kernel, self.defined.get("mask")) if name is not None]
+        noise = (noise_file(self.noise), noise_file(self.reference_noise))
+        return [*named, *(path for path in noise if path is not None)]
 
     def check(self) -> None:
         """Raise an error for what is known to be wrong before anything is imported that takes long."""

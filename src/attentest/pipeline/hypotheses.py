@@ -288,10 +288,19 @@ def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, pa
                 "within it.",
                 "mask_use",
             )
-    if takes_stacks(weigh):
-        return per_pixel(weigh(masks, regions, seen), channel_weights, shape)
-    weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
-    return np.concatenate([per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
+    with np.errstate(divide="ignore", invalid="ignore"):  # of a mean over no pixels, below
+        if takes_stacks(weigh):
+            eta = per_pixel(weigh(masks, regions, seen), channel_weights, shape)
+        else:
+            weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
+            eta = np.concatenate([per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
+    if observation.batch[0].geometry.compared is not None and not np.isfinite(eta).all():
+        raise InputError(
+            "the contrast has no pixel within the mask to compare the region with: use a larger mask, a larger radius, "
+            "or contrast='background'.",
+            "mask",
+        )
+    return eta
 
 
 KEY = b"attentest 1"

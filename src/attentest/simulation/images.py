@@ -220,7 +220,7 @@ class SimulatedImages:
 
     def contrast_terms(self, result: AttentionTestResult, number: int, height: float = 0.0) -> NDArray[np.float64]:
         """Return terms (2, C, *axes), those of an image and of its reference, whose sum is the true value eta' mu."""
-        seen = result.part, result.region, result.seen
+        seen = result.part & result.seen, result.region, result.seen  # of which a mask may leave a part
         background = self.background(number).pixels
         channels = channel_weights(result.settings["channels"], len(background))
         return np.stack(
