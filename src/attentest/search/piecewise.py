@@ -39,8 +39,8 @@ from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.plan import too_costly
 from attentest.search.spectral.search import sets_with_points
 from attentest.search.spectral.segment_table import SegmentTable, Zones
-from attentest.search.spectral.segments import NO_PIECE, AxisParts, unexplored
-from attentest.statistics.columns import Floats, Integers, repeated
+from attentest.search.spectral.segments import NO_PIECE, AxisParts, Segments, unexplored
+from attentest.statistics.columns import Floats, Integers, order_by_owner, repeated
 from attentest.statistics.truncation_set import TruncationSet
 
 ROUNDING = 1e-12
@@ -52,8 +52,11 @@ FIRST_WIDTH = 2.5
 POINTS_PER_PIECE = 0.5
 """Points in a part of the axis, per piece that is expected there: few enough that two seldom find the same piece."""
 
-MOST_POINTS = 4
+MOST_CALLS = 4
 """Most model calls of a round: what is visited next depends on what was found."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples of the golden ratio, less their whole parts, are never close to one another."""
 
 AUDITED = 12
 """Number of points of an image at which conclusions are compared with the model."""
@@ -163,77 +166,49 @@ class Run:
         """Return points in zones, the costliest first as far as a round goes, and more of them in wide ones."""
         zones = zones.take(np.argsort(-zones.log_cost.max(axis=0), kind="stable"))
         per_width = self._evaluations / np.maximum(self._visited_width, np.finfo(np.float64).tiny)
-        most = MOST_POINTS * self._problem.batch_size
+        most = MOST_CALLS * self._problem.batch_size
         expected = np.minimum(POINTS_PER_PIECE * zones.width * per_width[zones.image], most)
         count = np.maximum(1, expected.astype(np.int64))
         zones = zones.take(np.cumsum(count) - count < most)
         zone, place = repeated(count[: len(zones)])
-        share = (place + 0.5) / count[zone]
-        return zones.image[zone], zones.left[zone] + share * zones.width[zone]
+        image = zones.image[zone]
+        # Near the middles, but never twice at one place: a point that is a breakpoint itself says nothing.
+        middle = 0.35 + 0.3 * np.modf(GOLDEN * self._evaluations[image])[0]
+        return image, zones.left[zone] + (place + middle) / count[zone] * zones.width[zone]
 
     def _visit(self, image: Integers, z: Floats) -> None:
         """Evaluate the model at points (m,) of what is unexplored, and conclude about the pieces that contain them."""
         scores, slopes, left, right = self._problem.pieces_at(image, z)
         self._evaluations += np.bincount(image, minlength=len(self._evaluations))
-        segments = self._table.segments
-        open_ = np.flatnonzero(segments.piece == NO_PIECE)
-        unknown = AxisParts(image=segments.image[open_], left=segments.left[open_], right=segments.right[open_])
-        unknown = unknown.take(np.lexsort((unknown.left, unknown.image)))
-        # A piece reaches beyond the part in which its point lies into other unknown parts: it is cut at their ends.
-        place = unknown.last_before(image, z)
-        left, right = np.maximum(left, unknown.left[place]), np.minimum(right, unknown.right[place])
-        order = np.lexsort((z, image))
-        same = np.zeros(len(z), dtype=np.bool_)
-        first, second = order[:-1], order[1:]
-        same[second] = (image[first] == image[second]) & (right[first] >= z[second])  # two points of one piece
-        keep = np.flatnonzero(~same & (left < right) & np.isfinite(left) & np.isfinite(right))
-        self._conclude(image[keep], left[keep], right[keep], z[keep], scores, slopes, keep, place[keep], unknown)
-
-    def _conclude(
-        self,
-        image: Integers,
-        left: Floats,
-        right: Floats,
-        z: Floats,
-        scores: Tensor,
-        slopes: Tensor,
-        rows: Integers,
-        place: Integers,
-        unknown: AxisParts,
-    ) -> None:
-        """Replace unknown parts of the axes by what is known of pieces with linear scores."""
-        device = scores.device
-        chosen = on_device(rows, device)
-        scores, slopes = scores[chosen], slopes[chosen]
-        grid = (slice(None), *[None] * (scores.ndim - 1))
-        middle, half = (left + right) / 2, (right - left) / 2
-        constant = scores + slopes * on_device(middle - z, device)[grid]
-        linear = slopes * on_device(half, device)[grid]
-        size = constant.flatten(1).abs().amax(dim=1) + linear.flatten(1).abs().amax(dim=1)
-        errors = torch.zeros(3, len(rows), dtype=torch.float64, device=device)
-        errors[2] = ROUNDING * size
-        interpolants = Interpolants(
-            image=on_device(image, device), coefficients=torch.stack([constant, linear], dim=1), errors=errors
+        segments = self._table.segments.take(self._table.segments.piece == NO_PIECE)
+        unknown = segments.take(order_by_owner(segments.image, segments.left))
+        part = unknown.last_before(image, z)  # a piece may reach beyond it, into what is known
+        pieces = AxisParts(
+            image=image, left=np.maximum(left, unknown.left[part]), right=np.minimum(right, unknown.right[part])
         )
-        parts = inside_and_undecided(self._problem.margins, interpolants, self._problem.batch_size, cells=1)
-        pieces = AxisParts(image=image, left=left, right=right)
-        found = segments_of(pieces, 0, parts, np.zeros(len(rows), dtype=np.int64))
-        self._visited_width += np.bincount(image, right - left, minlength=len(self._visited_width))
-        # What is left of the unknown parts: before, between and after the pieces in each.
-        owner = np.unique(place)
-        starts = np.concatenate([unknown.left[owner], right])
-        ends_of = np.concatenate([owner, place])
-        order = np.lexsort((starts, ends_of))
-        starts, ends_of = starts[order], ends_of[order]
-        ends = np.concatenate([unknown.right[owner], left])
-        ends_owner = np.concatenate([owner, place])
-        order = np.lexsort((ends, ends_owner))
-        ends = ends[order]
-        gaps = starts < ends
-        replaced = AxisParts(image=unknown.image[owner], left=unknown.left[owner], right=unknown.right[owner])
-        self._table.remove((self._table.segments.piece == NO_PIECE) & replaced.contain(self._table.segments))
+        rows = _distinct(pieces, z)
+        pieces, part, chosen = pieces.take(rows), part[rows], on_device(rows, scores.device)
+        found = self._concluded(pieces, z[rows], scores[chosen], slopes[chosen])
+        self._visited_width += np.bincount(pieces.image, pieces.width, minlength=len(self._visited_width))
+        self._table.remove(np.isin(self._table.segments.zone, unknown.zone[part]))
         self._table.add(found)
-        self._table.add(unexplored(unknown.image[ends_of[gaps]], starts[gaps], ends[gaps]))
+        self._table.add(_rest(unknown, pieces, part))
+
+    def _concluded(self, pieces: AxisParts, z: Floats, scores: Tensor, slopes: Tensor) -> Segments:
+        """Return what is known of pieces (p,) with scores and slopes (p, *grid) at a point z (p,) of each."""
+        device = scores.device
+
+        def like_scores(values: Floats) -> Tensor:
+            return on_device(values, device).reshape(-1, *[1] * (scores.ndim - 1))
+
+        linear = torch.stack(
+            [scores + slopes * like_scores(pieces.middle - z), slopes * like_scores(pieces.width / 2)], dim=1
+        )
+        errors = torch.zeros(3, len(z), dtype=torch.float64, device=device)
+        errors[2] = ROUNDING * linear.abs().flatten(2).amax(dim=2).sum(dim=1)
+        interpolants = Interpolants(image=on_device(pieces.image, device), coefficients=linear, errors=errors)
+        parts = inside_and_undecided(self._problem.margins, interpolants, self._problem.batch_size, cells=1)
+        return segments_of(pieces, 0, parts, np.zeros(len(z), dtype=np.int64))
 
     def _audit(self) -> None:
         """Compare what was concluded with the model at random points; where it is wrong, nothing is known any more."""
@@ -264,6 +239,26 @@ class Run:
                 *sets, self._evaluations.tolist(), self._goals.status, self._audits, strict=True
             )
         ]
+
+
+def _distinct(pieces: AxisParts, z: Floats) -> Integers:
+    """Return the indices of pieces (m,) around points z (m,), each of them once, without those that are empty."""
+    order = order_by_owner(pieces.image, z)
+    first, second = order[:-1], order[1:]
+    again = np.zeros(len(z), dtype=np.bool_)
+    again[second] = (pieces.image[first] == pieces.image[second]) & (pieces.right[first] >= z[second])
+    return np.flatnonzero(~again & (pieces.width > 0) & np.isfinite(pieces.width))
+
+
+def _rest(unknown: AxisParts, pieces: AxisParts, part: Integers) -> Segments:
+    """Return what is left of unknown parts of axes around the pieces (p,) that were found in them, each in one (p,)."""
+    owner = np.unique(part)
+    number = np.concatenate([owner, part])
+    starts = np.concatenate([unknown.left[owner], pieces.right])
+    ends = np.concatenate([unknown.right[owner], pieces.left])
+    starts, ends = (values[order_by_owner(number, values)] for values in (starts, ends))
+    rest = np.flatnonzero(starts < ends)
+    return unexplored(unknown.image[np.sort(number)[rest]], starts[rest], ends[rest])
 
 
 def kind_along_lines(scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device) -> Kind:
