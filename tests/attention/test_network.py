@@ -127,7 +127,8 @@ def test_few_evaluations_give_a_wide_bar_that_holds_and_a_status() -> None:
     image, attention = images(1, 2)[0], MAPS["HiResCAM"][1]
     options = {"image_shape": SHAPE, "noise": 1.0, "attention": attention, "confidence_level": None}
     known = AttentionTest(cnn(2), **options)(image)
-    stopped = AttentionTest(cnn(2), **options, search=PiecewiseSearch(max_evaluations=64))(image)
+    stopped = AttentionTest(cnn(2), **options, search=SpectralSearch(max_evaluations=64))(image)
+    assert stopped.settings["search"] == {"name": "piecewise", "tol": 1e-6, "rtol": 0.0, "max_evaluations": 64}
     assert stopped.status == "max_evaluations"
     low, high = stopped.pvalue_bounds
     assert low <= known.pvalue <= high

@@ -559,7 +559,7 @@ class AttentionTest:
             **({} if definition.channels == "mean" else {"channels": definition.channels}),
             "alternative": "two-sided, equal tails" if equal_tails else definition.alternative,
             "noise": self.noise,
-            "search": definition.search,
+            "search": self.pipeline.search,
             "confidence level": "p alone, no interval" if level is None else f"{level:g}",
         }
 

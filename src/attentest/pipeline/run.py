@@ -133,7 +133,11 @@ class Pipeline:
 
         function = given_first if self.properties.chooses else scores
         kind = kind_along_lines(function, scores.image_shape, scores.device)
-        return PiecewiseSearch(tol=asked.tol, rtol=asked.rtol) if kind == "linear in pieces" else asked
+        if kind != "linear in pieces":
+            return asked
+        usual = asked.max_evaluations == SpectralSearch.max_evaluations  # a piece is much narrower than an interpolant
+        most = PiecewiseSearch.max_evaluations if usual else asked.max_evaluations
+        return PiecewiseSearch(tol=asked.tol, rtol=asked.rtol, max_evaluations=most)
 
     @cached_property
     def memory(self) -> int:
