@@ -1,0 +1,589 @@
+"""The operators of ONNX that are run, as functions of torch.
+
+Inputs are passed by position, None where one is left out, and attributes by name: an attribute that a function does
+not have is not supported. What was an attribute in early opsets and is an input in later ones may be either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+FLOATS = {1: "float", 10: "float16", 11: "double", 16: "bfloat16"}
+"""Floating-point types by their numbers in files; all are computed in the dtype of the images."""
+
+INTEGERS = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 12: "uint32", 13: "uint64"}
+"""Types of whole numbers, all of which are 64-bit here."""
+
+BOOLEAN = 9
+
+MOST_NUMBERS = 2**24
+"""Most whole numbers that an operator may make: shapes and indices are far fewer."""
+
+NUMBERS = ("Resize", "Upsample", "Pad", "Range")
+"""Operators whose inputs after the first are numbers to read, even where they are no whole numbers."""
+
+MATRIX_MODES = ("nearest", "linear")
+
+
+class NotSupportedError(ValueError):
+    """Something that an operator is asked for and that is not supported; the message is the end of a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What some operators need besides inputs and attributes."""
+
+    like: Tensor
+    """The images (m, C, *axes): their dtype and device are those of all floating-point numbers."""
+    opset: int
+    single: bool
+    """Whether the file is for one image at a time: its shapes begin with 1 where the images of a batch are counted."""
+
+    def batched(self, value: Tensor, shape: list[int]) -> list[int]:
+        """Return the shape that a tensor of all images gets, from that of the file, which may be for one image."""
+        count = len(self.like)
+        if not (self.single and shape[:1] == [1] and value.is_floating_point()):
+            return shape
+        whole = len(value) == count if -1 in shape else value.numel() == count * math.prod(shape)
+        return [count, *shape[1:]] if whole else shape
+
+
+def _numbers(value: Any) -> list[Any]:
+    """Return the numbers of a tensor or of an attribute."""
+    if not isinstance(value, Tensor):
+        return list(value)
+    if value.is_meta:
+        raise NotSupportedError("a shape or an index that depends on the pixels")
+    return list(value.flatten().tolist())
+
+
+def _axes(value: Any, rank: int) -> list[int]:
+    return [int(axis) % rank for axis in (range(rank) if value is None else _numbers(value))]
+
+
+def _bounded(shape: Sequence[int]) -> list[int]:
+    if math.prod(shape) > MOST_NUMBERS:
+        raise NotSupportedError(f"a tensor of {math.prod(shape):,} numbers that do not depend on the image")
+    return [int(side) for side in shape]
+
+
+def _window(
+    x: Tensor, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return strides, dilations, and the padding before and after each axis."""
+    axes = x.ndim - 2
+    if axes not in (1, 2, 3):
+        raise NotSupportedError(f"{axes} axes besides images and channels")
+    strides, dilations = list(strides or [1] * axes), list(dilations or [1] * axes)
+    if auto_pad in ("NOTSET", "VALID"):
+        pads = list(pads or [0] * 2 * axes) if auto_pad == "NOTSET" else [0] * 2 * axes
+        return strides, dilations, pads[:axes], pads[axes:]
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise NotSupportedError(f"auto_pad {auto_pad!r}")
+    sides = zip(x.shape[2:], kernel, strides, dilations, strict=True)
+    totals = [max((-(-side // s) - 1) * s + d * (k - 1) + 1 - side, 0) for side, k, s, d in sides]
+    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return strides, dilations, *((small, large) if auto_pad == "SAME_UPPER" else (large, small))
+
+
+def _padded(x: Tensor, before: list[int], after: list[int], value: float = 0.0) -> Tensor:
+    pads = [side for pair in zip(reversed(before), reversed(after), strict=True) for side in pair]
+    return functional.pad(x, pads, value=value)
+
+
+def _conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    strides, dilations, before, after = _window(x, weight.shape[2:], strides, dilations, pads, auto_pad)
+    if before != after:
+        x, before = _padded(x, before, after), [0] * len(before)
+    function = getattr(functional, f"conv{len(strides)}d")
+    result: Tensor = function(x, weight, bias, strides, before, dilations, group)
+    return result
+
+
+def _conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    output_padding: Any = None,
+    output_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    if auto_pad not in ("NOTSET", "VALID") or output_shape is not None:
+        raise NotSupportedError("auto_pad or output_shape")
+    strides, dilations, before, after = _window(x, weight.shape[2:], strides, dilations, pads, auto_pad)
+    added = list(output_padding or [0] * len(strides))
+    function = getattr(functional, f"conv_transpose{len(strides)}d")
+    if before == after:
+        result: Tensor = function(x, weight, bias, strides, before, added, group, dilations)
+        return result
+    whole: Tensor = function(x, weight, bias, strides, 0, added, group, dilations)
+    return _padded(whole, [-side for side in before], [-side for side in after])
+
+
+def _max_pool(
+    x: Tensor,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Any = None,
+    pads: Any = None,
+    storage_order: int = 0,
+    strides: Any = None,
+) -> Tensor:
+    strides, dilations, before, after = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+    if before != after:
+        x, before = _padded(x, before, after, -math.inf), [0] * len(before)
+    function = getattr(functional, f"max_pool{len(strides)}d")
+    result: Tensor = function(x, kernel_shape, strides, before, dilations, ceil_mode=bool(ceil_mode))
+    return result
+
+
+def _average_pool(
+    x: Tensor,
+    *,
+    kernel_shape: list[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    strides, dilations, before, after = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+    if set(dilations) != {1}:
+        raise NotSupportedError(f"dilations {dilations}")
+    function = getattr(functional, f"avg_pool{len(strides)}d")
+
+    def pooled(values: Tensor) -> Tensor:
+        result: Tensor = function(_padded(values, before, after), kernel_shape, strides, ceil_mode=bool(ceil_mode))
+        return result
+
+    if before == after:
+        result: Tensor = function(
+            x, kernel_shape, strides, before, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad)
+        )
+        return result
+    return pooled(x) if count_include_pad else pooled(x) / pooled(torch.ones_like(x[:1, :1]))
+
+
+def _batch_norm(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    spatial: int = 1,
+) -> Tensor:
+    if training_mode or not spatial:
+        raise NotSupportedError("training_mode, in which an image depends on the others: export it after .eval()")
+    return functional.batch_norm(x, mean, variance, scale, bias, False, 0.0, epsilon)
+
+
+def _layer_norm(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Tensor:
+    shape = x.shape[axis % x.ndim :]
+    shift = None if bias is None else bias.expand(shape)
+    return functional.layer_norm(x, shape, scale.expand(shape), shift, epsilon)
+
+
+def _group_norm(
+    x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
+    size = x.shape[1] // len(scale)  # before opset 21, scale and bias are those of groups
+    return functional.group_norm(
+        x, num_groups, scale.repeat_interleave(size), bias.repeat_interleave(size), eps=epsilon
+    )
+
+
+def _softmax(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(x: Tensor, *, context: Context, axis: int | None = None) -> Tensor:
+        if context.opset >= 13:
+            return function(x, dim=-1 if axis is None else axis)
+        flat = x.flatten((1 if axis is None else axis) % x.ndim)  # before, over all axes from this one on
+        return function(flat, dim=-1).reshape(x.shape)
+
+    return run
+
+
+def _gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # as the attributes are called in files
+    transB: int = 0,
+) -> Tensor:
+    product = (a.mT if transA else a) @ (b.mT if transB else b)
+    product = product if alpha == 1 else alpha * product
+    return product if c is None or beta == 0 else product + (c if beta == 1 else beta * c)
+
+
+def _divide(a: Tensor, b: Tensor) -> Tensor:
+    whole = not (a.is_floating_point() or b.is_floating_point())
+    return torch.div(a, b, rounding_mode="trunc") if whole else a / b
+
+
+def _reshape(x: Tensor, shape: Any, *, context: Context, allowzero: int = 0) -> Tensor:
+    wanted = _numbers(shape)
+    if not allowzero:
+        wanted = [x.shape[place] if side == 0 else side for place, side in enumerate(wanted)]
+    return x.reshape(context.batched(x, wanted))
+
+
+def _flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+    axis = axis if axis == x.ndim else axis % x.ndim
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
+def _concat(*parts: Tensor, context: Context, axis: int) -> Tensor:
+    count = max(len(part) if part.ndim else 0 for part in parts)
+    if context.single and axis % parts[0].ndim and count == len(context.like):
+        # What is the same for all images, as a class token, is stored for one.
+        parts = tuple(part.expand(count, *part.shape[1:]) if len(part) == 1 else part for part in parts)
+    return torch.cat(parts, dim=axis)
+
+
+def _slice(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
+    places = list(range(len(_numbers(starts)))) if axes is None else _axes(axes, x.ndim)
+    each = [1] * len(places) if steps is None else _numbers(steps)
+    for axis, start, end, step in zip(places, _numbers(starts), _numbers(ends), each, strict=True):
+        taken = range(x.shape[axis])[start:end:step]
+        if step == 1:
+            x = x.narrow(axis, taken.start, len(taken))
+        else:
+            x = x.index_select(axis, torch.tensor(list(taken), dtype=torch.int64, device=x.device))
+    return x
+
+
+def _split(x: Tensor, split: Any = None, *, axis: int = 0, outputs: int, num_outputs: int | None = None) -> Any:
+    if split is not None:
+        return x.split(_numbers(split), dim=axis)
+    return x.split(-(-x.shape[axis] // (num_outputs or outputs)), dim=axis)
+
+
+def _squeeze(x: Tensor, axes: Any = None) -> Tensor:
+    squeezed = [axis for axis in _axes(axes, x.ndim) if axes is not None or x.shape[axis] == 1]
+    if any(x.shape[axis] != 1 for axis in squeezed):
+        raise ValueError(f"an axis of {max(x.shape[axis] for axis in squeezed)} cannot be left out")
+    return x.reshape([side for axis, side in enumerate(x.shape) if axis not in squeezed])
+
+
+def _unsqueeze(x: Tensor, axes: Any) -> Tensor:
+    for axis in sorted(_axes(axes, x.ndim + len(_numbers(axes)))):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    axis %= x.ndim
+    places = torch.where(indices < 0, indices + x.shape[axis], indices).to(x.device)
+    taken = x.index_select(axis, places.flatten())
+    return taken.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+def _expand(x: Tensor, shape: Any) -> Tensor:
+    wanted = torch.broadcast_shapes(x.shape, tuple(_numbers(shape)))
+    return x.expand(wanted if x.is_floating_point() else _bounded(wanted))
+
+
+def _tile(x: Tensor, repeats: Any) -> Tensor:
+    times = _numbers(repeats)
+    if not x.is_floating_point():
+        _bounded([side * time for side, time in zip(x.shape, times, strict=True)])
+    return x.repeat(times)
+
+
+def _constant_of_shape(shape: Any, *, context: Context, value: Tensor | None = None) -> Tensor:
+    sides = _bounded(_numbers(shape))
+    filling = context.like.new_zeros(()) if value is None else value.reshape(())
+    return torch.full(sides, filling.item(), dtype=filling.dtype).to(
+        context.like if filling.is_floating_point() else "cpu"
+    )
+
+
+def _range(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    (first,), (last,), (step,) = _numbers(start), _numbers(limit), _numbers(delta)
+    _bounded([max(0, math.ceil((last - first) / step))])
+    return torch.arange(first, last, step, dtype=start.dtype, device=start.device)
+
+
+def _cast(x: Tensor, *, context: Context, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+    if to in FLOATS:
+        return x.to(context.like)
+    if to != BOOLEAN and to not in INTEGERS:
+        raise NotSupportedError(f"a cast to type {to}")
+    return x != 0 if to == BOOLEAN else x.to(torch.int64)
+
+
+def _pad(
+    x: Tensor,
+    pads: Any,
+    constant: Tensor | None = None,
+    axes: Any = None,
+    *,
+    mode: str = "constant",
+    value: float = 0.0,
+) -> Tensor:
+    modes = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+    if mode not in modes:
+        raise NotSupportedError(f"mode {mode!r}")
+    sides, places = _numbers(pads), _axes(axes, x.ndim)
+    both = {axis: (sides[n], sides[n + len(places)]) for n, axis in enumerate(places)}
+    if mode != "constant" and any(any(pair) for axis, pair in both.items() if axis < 2):
+        raise NotSupportedError(f"mode {mode!r} along images or channels")
+    first = 0 if mode == "constant" else 2
+    listed = [side for axis in range(x.ndim - 1, first - 1, -1) for side in both.get(axis, (0, 0))]
+    filling = value if constant is None else _numbers(constant)[0]
+    if mode == "constant":
+        return functional.pad(x, listed, value=filling)
+    return functional.pad(x, listed, mode=modes[mode])
+
+
+def _resize(
+    x: Tensor,
+    roi: Any = None,
+    scales: Any = None,
+    sizes: Any = None,
+    *,
+    context: Context,
+    antialias: int = 0,
+    axes: Any = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Tensor:
+    stated = (mode in MATRIX_MODES, not antialias, not exclude_outside, keep_aspect_ratio_policy == "stretch")
+    if not all(stated) or coordinate_transformation_mode not in COORDINATES:
+        raise NotSupportedError(
+            f"mode {mode!r} with coordinates {coordinate_transformation_mode!r}, or antialias, exclude_outside "
+            "or keep_aspect_ratio_policy"
+        )
+    places = _axes(axes, x.ndim)
+    if sizes is not None and _numbers(sizes):
+        wanted = _numbers(sizes)
+        if context.single and places[0] == 0:
+            wanted[0] = len(x)  # images are not resized
+        factors = [size / x.shape[axis] for axis, size in zip(places, wanted, strict=True)]
+    else:
+        factors = _numbers(scales)
+        wanted = [math.floor(x.shape[axis] * scale) for axis, scale in zip(places, factors, strict=True)]
+    for axis, size, scale in zip(places, wanted, factors, strict=True):
+        if size == x.shape[axis] and scale == 1:
+            continue
+        at = COORDINATES[coordinate_transformation_mode](
+            torch.arange(size, dtype=torch.float64), scale, x.shape[axis], size
+        )
+        matrix = _interpolation(at, x.shape[axis], None if mode == "linear" else nearest_mode).to(x)
+        x = (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
+    return x
+
+
+def _interpolation(at: Tensor, count: int, nearest: str | None) -> Tensor:
+    """Return the weights (size, count) of values at places 0, 1, ... in those at other places (size,)."""
+    if nearest is not None:
+        if nearest not in NEAREST:
+            raise NotSupportedError(f"nearest_mode {nearest!r}")
+        places = NEAREST[nearest](at).clamp(0, count - 1).long()
+        return functional.one_hot(places, count).double()
+    at = at.clamp(0, count - 1)
+    low = at.floor().long()
+    high, share = (low + 1).clamp(max=count - 1), (at - low).unsqueeze(1)
+    return functional.one_hot(low, count) * (1 - share) + functional.one_hot(high, count) * share
+
+
+COORDINATES: dict[str, Callable[[Tensor, float, int, int], Tensor]] = {
+    "half_pixel": lambda at, scale, side, size: (at + 0.5) / scale - 0.5,
+    "pytorch_half_pixel": lambda at, scale, side, size: (at + 0.5) / scale - 0.5 if size > 1 else at * 0,
+    "align_corners": lambda at, scale, side, size: at * (side - 1) / (size - 1) if size > 1 else at * 0,
+    "asymmetric": lambda at, scale, side, size: at / scale,
+}
+"""Places in the input of those in the output, by the name of the convention."""
+
+NEAREST: dict[str, Callable[[Tensor], Tensor]] = {
+    "round_prefer_floor": lambda at: (at - 0.5).ceil(),
+    "round_prefer_ceil": lambda at: (at + 0.5).floor(),
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+}
+
+
+def _upsample(x: Tensor, scales: Any, *, context: Context, mode: str = "nearest") -> Tensor:
+    return _resize(
+        x,
+        None,
+        scales,
+        context=context,
+        mode=mode,
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[..., Tensor]:
+    def run(x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
+        given = None if axes is None else _numbers(axes)
+        if not given and noop_with_empty_axes:
+            return x
+        return function(x, _axes(given or None, x.ndim), bool(keepdims))
+
+    return run
+
+
+def _depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    count, channels, height, width = x.shape
+    if mode == "CRD":
+        return functional.pixel_shuffle(x, blocksize)
+    split = x.reshape(count, blocksize, blocksize, channels // blocksize**2, height, width)
+    return split.permute(0, 3, 4, 1, 5, 2).reshape(count, -1, height * blocksize, width * blocksize)
+
+
+def _space_to_depth(x: Tensor, *, blocksize: int) -> Tensor:
+    count, channels, height, width = x.shape
+    split = x.reshape(count, channels, height // blocksize, blocksize, width // blocksize, blocksize)
+    return split.permute(0, 3, 5, 1, 2, 4).reshape(count, -1, height // blocksize, width // blocksize)
+
+
+def _modulo(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
+    return torch.fmod(a, b) if fmod else torch.remainder(a, b)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "Abs": lambda x: x.abs(),
+    "Add": lambda a, b: a + b,
+    "And": lambda a, b: a & b,
+    "AveragePool": _average_pool,
+    "BatchNormalization": _batch_norm,
+    "Cast": _cast,
+    "CastLike": lambda x, target, *, context, saturate=1, round_mode="up": _cast(
+        x, context=context, to=1 if target.is_floating_point() else BOOLEAN if target.dtype == torch.bool else 7
+    ),
+    "Ceil": lambda x: x.ceil(),
+    "Celu": lambda x, *, alpha=1.0: functional.celu(x, alpha),
+    "Clip": lambda x, min=None, max=None: x if min is None and max is None else torch.clamp(x, min, max),
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Cos": lambda x: x.cos(),
+    "DepthToSpace": _depth_to_space,
+    "Div": _divide,
+    "Dropout": lambda x, ratio=None, training_mode=None, *, seed=None: x,
+    "Einsum": lambda *parts, equation: torch.einsum(equation, *parts),
+    "Elu": lambda x, *, alpha=1.0: functional.elu(x, alpha),
+    "Equal": lambda a, b: a == b,
+    "Erf": lambda x: x.erf(),
+    "Exp": lambda x: x.exp(),
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Floor": lambda x: x.floor(),
+    "Gather": _gather,
+    "Gelu": lambda x, *, approximate="none": functional.gelu(x, approximate=approximate),
+    "Gemm": _gemm,
+    "GlobalAveragePool": lambda x: x.mean(dim=list(range(2, x.ndim)), keepdim=True),
+    "GlobalMaxPool": lambda x: x.amax(dim=list(range(2, x.ndim)), keepdim=True),
+    "Greater": lambda a, b: a > b,
+    "GreaterOrEqual": lambda a, b: a >= b,
+    "GroupNormalization": _group_norm,
+    "HardSigmoid": lambda x, *, alpha=0.2, beta=0.5: torch.clamp(alpha * x + beta, 0.0, 1.0),
+    "HardSwish": lambda x: functional.hardswish(x),
+    "Identity": lambda x: x,
+    "InstanceNormalization": lambda x, scale, bias, *, epsilon=1e-5: functional.instance_norm(
+        x, weight=scale, bias=bias, eps=epsilon
+    ),
+    "LayerNormalization": _layer_norm,
+    "LeakyRelu": lambda x, *, alpha=0.01: functional.leaky_relu(x, alpha),
+    "Less": lambda a, b: a < b,
+    "LessOrEqual": lambda a, b: a <= b,
+    "Log": lambda x: x.log(),
+    "LogSoftmax": _softmax(torch.log_softmax),
+    "MatMul": lambda a, b: a @ b,
+    "Max": lambda *parts: reduce(torch.maximum, parts),
+    "MaxPool": _max_pool,
+    "Min": lambda *parts: reduce(torch.minimum, parts),
+    "Mish": lambda x: functional.mish(x),
+    "Mod": _modulo,
+    "Mul": lambda a, b: a * b,
+    "Neg": lambda x: -x,
+    "Not": lambda a: ~a,
+    "Or": lambda a, b: a | b,
+    "PRelu": lambda x, slope: functional.relu(x) - slope * functional.relu(-x),
+    "Pad": _pad,
+    "Pow": lambda a, b: a**b,
+    "Range": _range,
+    "Reciprocal": lambda x: 1 / x,
+    "ReduceL2": _reduced(lambda x, axes, keep: x.square().sum(dim=axes, keepdim=keep).sqrt()),
+    "ReduceMax": _reduced(lambda x, axes, keep: x.amax(dim=axes, keepdim=keep)),
+    "ReduceMean": _reduced(lambda x, axes, keep: x.mean(dim=axes, keepdim=keep)),
+    "ReduceMin": _reduced(lambda x, axes, keep: x.amin(dim=axes, keepdim=keep)),
+    "ReduceSum": _reduced(lambda x, axes, keep: x.sum(dim=axes, keepdim=keep)),
+    "Relu": lambda x: functional.relu(x),
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Round": lambda x: x.round(),
+    "Selu": lambda x, *, alpha=1.6732631921768188, gamma=1.0507010221481323: gamma * functional.elu(x, alpha),
+    "Shape": lambda x, *, start=0, end=None: torch.tensor(tuple(x.shape)[start:end], dtype=torch.int64),
+    "Sigmoid": lambda x: x.sigmoid(),
+    "Sign": lambda x: x.sign(),
+    "Sin": lambda x: x.sin(),
+    "Size": lambda x: torch.tensor(x.numel()),
+    "Slice": _slice,
+    "Softmax": _softmax(torch.softmax),
+    "Softplus": lambda x: functional.softplus(x, threshold=40.0),
+    "Softsign": lambda x: functional.softsign(x),
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Sqrt": lambda x: x.sqrt(),
+    "Squeeze": _squeeze,
+    "Sub": lambda a, b: a - b,
+    "Sum": lambda *parts: reduce(torch.add, parts),
+    "Tanh": lambda x: x.tanh(),
+    "Tile": _tile,
+    "Transpose": lambda x, *, perm=None: x.permute(*(perm if perm is not None else reversed(range(x.ndim)))),
+    "Unsqueeze": _unsqueeze,
+    "Upsample": _upsample,
+    "Where": lambda condition, a, b: torch.where(condition.to(a.device), a, b),
+}
+"""The operators that are run, by their names in files."""
