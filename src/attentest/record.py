@@ -417,6 +417,8 @@ MAPS_FOR_A_CLASS = {
     "input-gradient": "input gradient",
     "integrated-gradients": "integrated gradients",
     "text-relevance": "text relevance",
+    "segmentation": "segmentation",
+    "residual": "residual",
 }
 """What words and figures call the maps that are not of attention alone, by their recorded names."""
 

@@ -39,6 +39,9 @@ class MapPart(Part):
     """A map; its location takes the parameters ``takes`` as well, which have options of their own."""
 
     takes: tuple[str, ...] = ("head_fusion",)
+    transformers: bool = True
+    networks: bool = False
+    """Whether vision transformers give it, and networks whose attention is not read."""
 
 
 FOR_A_CLASS = ("target", "sign")
@@ -177,22 +180,40 @@ ATTENTION_MAPS = Registry(
             takes=("target",),
         ),
         "grad-cam": MapPart(
-            "attention.relevance:GradCAM", "Grad-CAM for a class, of the tokens of the last layer", takes=FOR_A_CLASS
+            "attention.relevance:GradCAM", "Grad-CAM for a class, of the last layer", takes=FOR_A_CLASS, networks=True
         ),
         "hires-cam": MapPart(
-            "attention.relevance:HiResCAM", "HiResCAM for a class, of the tokens of the last layer", takes=FOR_A_CLASS
+            "attention.relevance:HiResCAM", "HiResCAM for a class, of the last layer", takes=FOR_A_CLASS, networks=True
         ),
         "input-gradient": MapPart(
-            "attention.relevance:InputGradient", "gradient of a class score in the input", takes=FOR_A_CLASS
+            "attention.relevance:InputGradient",
+            "gradient of a class score in the input",
+            takes=FOR_A_CLASS,
+            networks=True,
         ),
         "integrated-gradients": MapPart(
             "attention.relevance:IntegratedGradients",
             "that gradient times the input, averaged on the way from zero to it",
             takes=FOR_A_CLASS,
+            networks=True,
+        ),
+        "segmentation": MapPart(
+            "attention.network:Segmentation",
+            "the score of a class at each pixel, of a network that segments",
+            takes=("target",),
+            transformers=False,
+            networks=True,
+        ),
+        "residual": MapPart(
+            "attention.network:Residual",
+            "the image less its reconstruction, of a network that reconstructs",
+            takes=(),
+            transformers=False,
+            networks=True,
         ),
     },
 )
-"""How the attention of layers and heads, or the gradient of a class score, becomes one score per patch."""
+"""How the attention of layers and heads, the gradient of a class score, or an output becomes one score per patch."""
 
 REGION_UNITS = Registry(
     "region_unit",

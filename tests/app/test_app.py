@@ -304,7 +304,9 @@ class TestMaps:
 
     def test_a_model_offers_the_maps_that_it_can_give(self, mapped: Actions) -> None:
         maps = {model: [name for _, name in mapped.maps(model)] for model in ("classes", "texts")}
-        assert maps["classes"] == [name for name in ATTENTION_MAPS if name not in ("layer", "pooling")]
+        assert maps["classes"] == [
+            name for name, part in ATTENTION_MAPS.items() if part.transformers and name not in ("layer", "pooling")
+        ]
         assert maps["texts"] == ["rollout", "last-layer", "text"]
         assert mapped.maps("another") == []
         for model, name in (("classes", "text"), ("texts", "grad-cam"), ("classes", "layer:0"), ("classes", None)):

@@ -18,7 +18,7 @@ import attentest
 from attentest import registry
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import ModelLibrary
-from attentest.attention.relevance import Relevance
+from attentest.attention.relevance import OutputMap, Relevance
 from attentest.contrast import Background, Contrast, Filtered
 from attentest.errors import InputError
 from attentest.images.image_file import read_image
@@ -89,7 +89,8 @@ def test_attention_maps(name: str) -> None:
     values = {"head_fusion": "max", "target": 3, "sign": "signed"}
     chosen = {parameter: values[parameter] for parameter in part.takes}
     made = registry.ATTENTION_MAPS.create(spelled(name, part), **chosen)
-    assert isinstance(made, Aggregation if "head_fusion" in chosen else Relevance)
+    kind = Relevance if part.transformers else OutputMap
+    assert isinstance(made, Aggregation if "head_fusion" in chosen else kind)
     assert {parameter: getattr(made, parameter) for parameter in chosen} == chosen
 
 

@@ -188,7 +188,10 @@ class OfferedModels:
         maps = [
             known
             for known, part in ATTENTION_MAPS.items()
-            if not part.argument and (classes or "target" not in part.takes) and (pooled or known != "pooling")
+            if part.transformers
+            and not part.argument
+            and (classes or "target" not in part.takes)
+            and (pooled or known != "pooling")
         ]
         return (*maps, TEXT) if has("text") else tuple(maps)
 

@@ -111,7 +111,10 @@ class ModelFiles:
         if not isinstance(source, (str, os.PathLike)):
             raise ModelError(f"a model must be given as a path or a hub id, got {type(source).__name__}.")
         if os.path.isfile(source):
-            raise ModelError(f"{source} is a file: give the directory of the saved model it belongs to.")
+            raise ModelError(
+                f"{source} is a file: give the directory of the saved model it belongs to, or an ONNX file "
+                "(AttentionTest.from_onnx, --model model.onnx)."
+            )
         self.source, self.allow_pickle = os.fspath(source), allow_pickle
         self.directory = Path(source) if os.path.isdir(source) else None
         is_id = isinstance(source, str) and len(source) <= LONGEST_ID and HUB_ID.fullmatch(source)

@@ -19,6 +19,7 @@ from attentest.attention.score_function import checked_shape
 from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, shortened
+from attentest.registry import ATTENTION_MAPS
 
 COPIES = 6
 """Copies of a network's activations that are held at a time: values, slopes, gradients and workspace."""
@@ -201,11 +202,11 @@ class NetworkScores(_Network, RelevanceScores):
 
     def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
         self._map: Relevance = attention
-        if attention.at == "attention" or attention.head == "text":
+        if not isinstance(attention, Relevance) or attention.at == "attention" or attention.head == "text":
+            *most, last = (name for name, part in ATTENTION_MAPS.items() if part.networks)
             raise ModelError(
-                f"the network of type {type(model).__name__!r} has no attention that is read, which {attention.name} "
-                "needs: use GradCAM(layer, target), InputGradient(target) or IntegratedGradients(target).",
-                "attention",
+                f"the network of type {type(model).__name__!r} has no attention that is read, which "
+                f"{attention.describe()['name']} needs: the maps of such networks are {', '.join(most)} and {last}."
             )
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__

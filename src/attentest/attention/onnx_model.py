@@ -34,9 +34,6 @@ from attentest.errors import InputError, ModelError, shortened
 from attentest.images.image_file import optional_package
 from attentest.images.resize_matrix import AXES
 
-SUFFIX = ".onnx"
-"""Suffix by which a path is told from the directory or the id of another model."""
-
 LARGEST_FILE = 2**31 - 1
 """Most bytes of a file, which is the format's own limit; larger networks have their weights in files beside it."""
 
@@ -221,11 +218,6 @@ def _check_sizes(returned: Iterable[Any]) -> None:
     for value in returned:
         if value.numel() > (MOST_VALUES if value.is_floating_point() else MOST_NUMBERS):
             raise NotSupportedError(f"{value.numel():,} values")
-
-
-def is_onnx(source: Any) -> bool:
-    """Return whether a model is given as the path of an ONNX file."""
-    return isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(SUFFIX)
 
 
 def load_onnx(source: str | Path) -> OnnxNetwork:

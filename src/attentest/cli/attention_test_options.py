@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, search_option
-from attentest.cli.values import as_chosen_contrast, as_noise_model, noise_file
-from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, PretrainedDefinition, option
+from attentest.cli.values import as_chosen_contrast, as_noise_model, noise_file, onnx_file
+from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, ModelDefinition, PretrainedDefinition, option
 from attentest.errors import InputError
 from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE
 from attentest.training.bundled import bundled_model, model_named
@@ -35,7 +35,8 @@ class AttentionTestOptions:
         "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0, panel=IMAGE
     )
     model: str | None = option(
-        "Directory of a saved Hugging Face ViT, or its id on the hub; or a bundled model: base16, signal256, volume16.",
+        "Directory of a saved Hugging Face ViT, or its id on the hub; an ONNX file of any network; or a bundled model: "
+        "base16, signal256, volume16.",
         default=None,
         metavar="DIR",
         shown_default="the bundled 16x16 model",
@@ -87,8 +88,8 @@ class AttentionTestOptions:
     def input_files(self) -> list[Path]:
         """Files other than images that are read and must not be overwritten."""
         named = [Path(name) for name in (self.kernel, self.defined.get("mask")) if name is not None]
-        noise = (noise_file(self.noise), noise_file(self.reference_noise))
-        return [*named, *(path for path in noise if path is not None)]
+        others = (noise_file(self.noise), noise_file(self.reference_noise), onnx_file(self.model))
+        return [*named, *(path for path in others if path is not None)]
 
     def check(self) -> None:
         """Raise an error for what is known to be wrong before anything is imported that takes long."""
@@ -111,14 +112,20 @@ class AttentionTestOptions:
         from attentest.search import SpectralSearch
 
         spectral = SpectralSearch(tol=self.tol, max_evaluations=self.max_evaluations, strict=self.strict)
+        options: dict[str, Any] = {
+            "noise": as_noise_model(self.noise, self.rho),
+            "attention": MapDefinition(**self.mapped).attention(),
+            "contrast": as_chosen_contrast(self.contrast, self.spacing, self.reference_noise, self.rho, self.kernel),
+            "search": spectral if self.search == SPECTRAL else str(self.search),
+            "confidence_level": confidence_level,
+            "device": self.device,
+            **self.defined,
+        }
+        if file := onnx_file(self.model):
+            known = {defined.name for defined in fields(ModelDefinition)}
+            return AttentionTest.from_onnx(file, **{name: options[name] for name in options if name in known})
         return AttentionTest.from_pretrained(
             model_named(self.model) if self.model else bundled_model(),
-            noise=as_noise_model(self.noise, self.rho),
-            attention=MapDefinition(**self.mapped).attention(),
             preprocessing="saved" if self.preprocessing else None,
-            contrast=as_chosen_contrast(self.contrast, self.spacing, self.reference_noise, self.rho, self.kernel),
-            search=spectral if self.search == SPECTRAL else str(self.search),
-            confidence_level=confidence_level,
-            device=self.device,
-            **self.defined,
+            **options,
         )

@@ -36,6 +36,11 @@ def noise_file(text: str | None) -> Path | None:
     return Path(text) if text is not None and text.lower().endswith(tuple(NOISE_FORMATS)) else None
 
 
+def onnx_file(text: str | None) -> Path | None:
+    """Return the ONNX file that a model option names, or None if it is something else."""
+    return Path(text) if text is not None and text.lower().endswith(".onnx") else None
+
+
 def check_files(kind: str, paths: Iterable[Path | None]) -> None:
     """Raise an error for files that are not there; None is no file."""
     for path in paths:

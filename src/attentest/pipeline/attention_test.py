@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
 from attentest.attention.network import NetworkScores, OutputScores
+from attentest.attention.onnx_model import load_onnx
 from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.score_function import NumpyFunction, TorchFunction
@@ -117,7 +118,6 @@ class AttentionTest:
         )
         if isinstance(attention, TextRelevance) and saved.tokeniser is not None:
             definition = replace(definition, attention=attention.tokenised(saved.tokeniser))
-        options = {field.name: getattr(definition, field.name) for field in fields(Definition)}
         as_saved = isinstance(definition.preprocessing, str) and definition.preprocessing == "saved"
         processor = saved.processor if as_saved else definition.preprocessing
         preprocessing, image_size = preprocessing_and_size(
@@ -126,8 +126,27 @@ class AttentionTest:
         scores = _scores(saved.encoder, definition, image_size, owned=True)
         if as_saved and preprocessing is None and saved.usual_processor and len(scores.image_shape) == 3:
             preprocessing = Preprocessing.usual(saved.usual_processor, scores.image_shape)
-        of_model = {"attention": "rollout", "image_size": None, "device": None, "batch_size": None}  # of the scores now
-        return cls(scores, **{**options, "preprocessing": preprocessing, **of_model})
+        return cls(scores, **_of_scores(definition, preprocessing))
+
+    @classmethod
+    @options_of(ModelDefinition)
+    def from_onnx(cls, source: str | Path, definition: ModelDefinition) -> AttentionTest:  # noqa: D417
+        """Make a test of a network in an ONNX file, computed in float64; needs ``pip install 'attentest[onnx]'``.
+
+        Parameters
+        ----------
+        source
+            Path of the file: one input of images (m, C, *axes), whose shape need be given only where the file leaves
+            it open. Its first output is used. Layers have the names of the outputs of nodes, as in
+            ``attention=GradCAM("/layer4/Relu_output_0", target=1)``.
+        {options}
+        """
+        network = load_onnx(source)
+        preprocessing, image_size = preprocessing_and_size(definition.preprocessing, definition.image_size)
+        shape = network.shape_for(definition.image_shape, image_size)
+        network.check(shape)
+        scores = _scores(network, replace(definition, image_shape=shape), None, owned=True)
+        return cls(scores, **_of_scores(definition, preprocessing))
 
     def replace(self, **changes: Any) -> Self:
         """Return the same test with other values of some options; the model is shared.
@@ -576,7 +595,7 @@ def _scores(
     kind = RelevanceScores if isinstance(attention, Relevance) else ViTScores
     shape = getattr(definition, "image_shape", None)
     if shape is None and isinstance(attention, OutputMap):
-        raise InputError(f"{attention.name} is a map of a network: give image_shape, the shape of its images.")
+        raise InputError(f"{attention.name} is a map of a network, in an ONNX file or with image_shape.")
     return (kind if shape is None else of_network)(
         model,
         attention=attention,
@@ -586,6 +605,13 @@ def _scores(
         memory_budget=definition.memory_budget,
         owned=owned,
     )
+
+
+def _of_scores(definition: Definition, preprocessing: Preprocessing | None) -> dict[str, Any]:
+    """Return the options of a test of scores, which have those of the model."""
+    options = {field.name: getattr(definition, field.name) for field in fields(Definition)}
+    of_model = {"attention": "rollout", "image_size": None, "device": None, "batch_size": None}
+    return {**options, "preprocessing": preprocessing, **of_model}
 
 
 def _with_preprocessing(
