@@ -374,7 +374,7 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
     for option, message in (
         (
             "--map",
-            "--map must be .* integrated-gradients or first-layer, got 'none'.",
+            "--map must be .* residual or first-layer, got 'none'.",
         ),
         ("--contrast", "--contrast must be .* region-mean or reversed:STRENGTH, got 'none'."),
         ("--filter", "--filter must be .* gaussian:SIGMA, box or a .npy file, got 'none'."),
