@@ -595,7 +595,7 @@ def _scores(
     kind = RelevanceScores if isinstance(attention, Relevance) else ViTScores
     shape = getattr(definition, "image_shape", None)
     if shape is None and isinstance(attention, OutputMap):
-        raise InputError(f"{attention.name} is a map of a network, in an ONNX file or with image_shape.")
+        raise InputError(f"{attention.name} is a map of a network: give image_shape, or an ONNX file.")
     return (kind if shape is None else of_network)(
         model,
         attention=attention,
