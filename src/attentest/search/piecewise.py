@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.plan import too_costly
 from attentest.search.spectral.search import sets_with_points
 from attentest.search.spectral.segment_table import SegmentTable, Zones
-from attentest.search.spectral.segments import NO_PIECE, AxisParts, Segments, unexplored
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, UNDECIDED, AxisParts, Segments, sort_keys, unexplored
 from attentest.statistics.columns import Floats, Integers, order_by_owner, repeated
 from attentest.statistics.truncation_set import TruncationSet
 
@@ -60,6 +60,9 @@ GOLDEN = 0.6180339887498949
 
 AUDITED = 12
 """Number of points of an image at which conclusions are compared with the model."""
+
+GAP = 1e-9
+"""Gaps of this width, relative to z, in which no piece is found are due to rounding."""
 
 LINES = 3
 """Lines that are followed to see what a function is."""
@@ -152,8 +155,7 @@ class Run:
             if (far & costly).any():
                 self._lattice.extend(self._table, zones.take(far & costly))
                 continue
-            least = NARROWEST * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
-            zones = zones.take(costly & (zones.piece == NO_PIECE) & (zones.width > least))
+            zones = zones.take(costly & (zones.piece == NO_PIECE) & (zones.width > _rounding(zones.left, zones.right)))
             busy = np.bincount(zones.image, minlength=len(self._evaluations)) > 0
             self._goals.end(self._goals.active & ~busy, OUT_OF_PRECISION)
             beyond = self._goals.active & (self._evaluations >= self._search.max_evaluations)
@@ -187,12 +189,38 @@ class Run:
             image=image, left=np.maximum(left, unknown.left[part]), right=np.minimum(right, unknown.right[part])
         )
         rows = _distinct(pieces, z)
-        pieces, part, chosen = pieces.take(rows), part[rows], on_device(rows, scores.device)
+        self._close(unknown.take(np.setdiff1d(part, part[rows])))
+        part, chosen = part[rows], on_device(rows, scores.device)
+        pieces = _joined(pieces.take(rows), unknown, part)
         found = self._concluded(pieces, z[rows], scores[chosen], slopes[chosen])
         self._visited_width += np.bincount(pieces.image, pieces.width, minlength=len(self._visited_width))
         self._table.remove(np.isin(self._table.segments.zone, unknown.zone[part]))
         self._table.add(found)
         self._table.add(_rest(unknown, pieces, part))
+
+    def _close(self, gaps: Segments) -> None:
+        """Decide about narrow gaps between pieces where a unit is zero to rounding, so that no piece is found there.
+
+        They are as what lies on both sides; if that is not the same, they are undecided, and not visited again.
+        """
+        gaps = gaps.take(gaps.width <= GAP * np.maximum(1.0, np.abs(gaps.left)))
+        if len(gaps) == 0:
+            return
+        segments = self._table.segments
+        self._table.remove(np.isin(segments.zone, gaps.zone))
+        segments = self._table.segments
+        starts, ends = sort_keys(segments.image, segments.left), sort_keys(segments.image, segments.right)
+        inside = segments.kind == INSIDE
+        beside = [(sort_keys(gaps.image, gaps.left), ends), (sort_keys(gaps.image, gaps.right), starts)]
+        within = np.array([np.isin(place, edges[inside]) for place, edges in beside])
+        open_ = np.any([np.isin(place, edges[~inside]) for place, edges in beside], axis=0)
+        kind = np.where(within.all(axis=0), INSIDE, UNDECIDED)
+        best_right = np.where(kind == INSIDE, gaps.right, gaps.left)
+        closed = replace(
+            gaps, kind=kind, piece=np.zeros(len(gaps), np.int64), best_left=gaps.left, best_right=best_right
+        )
+        closed = replace(closed, zone=np.arange(len(gaps)))
+        self._table.add(closed.take(within.any(axis=0) | open_))  # between two that are outside, nothing is left
 
     def _concluded(self, pieces: AxisParts, z: Floats, scores: Tensor, slopes: Tensor) -> Segments:
         """Return what is known of pieces (p,) with scores and slopes (p, *grid) at a point z (p,) of each."""
@@ -241,13 +269,33 @@ class Run:
         ]
 
 
+def _rounding(left: Floats, right: Floats) -> Floats:
+    """Return how far apart rounding may put what is one breakpoint, for parts of the axis with these ends."""
+    return np.asarray(NARROWEST * np.spacing(np.maximum(1.0, np.maximum(np.abs(left), np.abs(right)))))
+
+
 def _distinct(pieces: AxisParts, z: Floats) -> Integers:
-    """Return the indices of pieces (m,) around points z (m,), each of them once, without those that are empty."""
+    """Return the indices of pieces (m,) around points z (m,), sorted, each once, without those that are empty."""
     order = order_by_owner(pieces.image, z)
     first, second = order[:-1], order[1:]
     again = np.zeros(len(z), dtype=np.bool_)
-    again[second] = (pieces.image[first] == pieces.image[second]) & (pieces.right[first] >= z[second])
-    return np.flatnonzero(~again & (pieces.width > 0) & np.isfinite(pieces.width))
+    again[1:] = (pieces.image[first] == pieces.image[second]) & (pieces.right[first] >= z[second])
+    return order[~again & (pieces.width > 0)[order] & np.isfinite(pieces.width)[order]]
+
+
+def _joined(pieces: AxisParts, unknown: AxisParts, part: Integers) -> AxisParts:
+    """Return sorted pieces (p,) in unknown parts (p,) of axes, without the gaps around them that rounding makes.
+
+    A gap has as good as no mass, but so may all that is inside have under another mean.
+    """
+    same = part[1:] == part[:-1]
+    before, after = unknown.left[part], unknown.right[part]
+    before[1:] = np.where(same, pieces.right[:-1], before[1:])
+    most = _rounding(pieces.left, pieces.right)
+    left = np.where(pieces.left - before <= most, before, pieces.left)
+    last = np.append(~same, np.ones(min(len(part), 1), dtype=np.bool_))
+    right = np.where(last & (after - pieces.right <= most), after, pieces.right)
+    return AxisParts(image=pieces.image, left=left, right=right)
 
 
 def _rest(unknown: AxisParts, pieces: AxisParts, part: Integers) -> Segments:
