@@ -565,6 +565,8 @@ class MapDefinition:
             given |= {"map": self.map_name} if self.map_name != "rollout" else {}
         if unused := next((parameter for parameter in given if parameter not in takes), None):
             name = options.get(unused, ("map_name",))[0]
+            if chosen == ("map_name", " rollout") and unused in ("target", "sign"):
+                raise InputError(f"{name} is for maps for a class: choose one too, such as grad-cam.", name)
             raise InputError(f"{name} does not go with {''.join(chosen)}: leave one of them out.", name, chosen[0])
         made: Aggregation | Relevance = (
             ATTENTION_MAPS.create(self.map_name, "map_name", **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -155,8 +156,19 @@ def test_a_smooth_network_is_searched_by_interpolation() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Conv2d(4, 2, 3)).eval()
     test = AttentionTest(model, image_shape=SHAPE, noise=1.0, attention=Segmentation(0), confidence_level=None)
     assert isinstance(test.pipeline.search, SpectralSearch)
-    with pytest.raises(SearchError, match=r"not linear in pieces .* use search='spectral'"):
+    with pytest.raises(SearchError, match=r"not linear in pieces .* use spectral"):
         test.replace(search="piecewise")(images(1)[0])
+
+
+class Nothing(nn.Module):
+    """A network that returns no numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * float("nan")
 
 
 class Noisy(nn.Module):
@@ -183,6 +195,7 @@ class Noisy(nn.Module):
         (segmenter(), Segmentation(4), SHAPE, "target is class 4, but the network returns 2 at each pixel"),
         (segmenter(), Residual(), SHAPE, "needs a reconstruction of the same shape"),
         (Noisy(), Segmentation(0), SHAPE, "other values each time"),
+        (Nothing(), Segmentation(0), SHAPE, "returns NaN or infinite values for an image of noise"),
     ],
 )
 def test_what_a_network_cannot_do_is_said(model: nn.Module, attention: Any, shape: Any, sentence: str) -> None:
@@ -200,3 +213,8 @@ def test_bad_maps_are_refused() -> None:
             make()
     with pytest.raises(AttentestError, match="give image_shape"):
         AttentionTest(segmenter(), noise=1.0, attention=Segmentation(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of torch advise against it
+        compiled = torch.jit.trace(cnn(), torch.zeros(1, *SHAPE))
+    with pytest.raises(AttentestError, match="is compiled: give the module"):
+        AttentionTest(compiled, image_shape=SHAPE, noise=1.0, attention=GradCAM())

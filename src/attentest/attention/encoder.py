@@ -199,6 +199,8 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
 
     The module is a copy, or, if it is owned, the module itself; the dtype is its name, for example "float16".
     """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ModelError(f"the model of type {kind!r} is compiled: give the module that it was made from.")
     parameters = list(module.parameters())
     dtypes = {p.dtype for p in parameters if p.dtype.is_floating_point}
     stored = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)

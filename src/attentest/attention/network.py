@@ -299,6 +299,10 @@ def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
                 "is that of its images.",
                 "image_shape",
             ) from None
+    if isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
+        raise ModelError(
+            f"the network of type {kind!r} returns NaN or infinite values for an image of noise: check its weights."
+        )
     if isinstance(output, Tensor) and not torch.equal(output, again):
         raise ModelError(
             f"the network of type {kind!r} returns other values each time for the same image, as one with dropout that "

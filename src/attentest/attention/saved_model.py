@@ -292,7 +292,7 @@ def _class_with_head(family: Family, config: ModelConfig, files: ModelFiles, hea
     raise ModelError(
         f"the model {files.where} was not saved with {needed} (its config.json names {', '.join(stated) or 'none'}): "
         "give one that was, or use rollout.",
-        "target" if head == "classes" else "text",
+        *(["target"] if head == "classes" else []),
     )
 
 

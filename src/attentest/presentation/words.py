@@ -315,8 +315,8 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
         count, total = record.significant_draws(alpha)
         relation = f"the mean of any {subject} that was chosen {RELATIONS[record.alternative]} {compared}"
         meaning = (
-            f"It is that of {total} draws of the noise added for the selection together; {count} of them are "
-            f"significant by themselves."
+            f"It is that of {total} draws of the noise added for the selection together; {count} of them "
+            f"{'is significant by itself' if count == 1 else 'are significant by themselves'}."
         )
     if rejected:
         sentences = [f"Significant at {alpha:g}: {relation} (selective p {p}).", meaning]

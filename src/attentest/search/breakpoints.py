@@ -37,7 +37,7 @@ LINEAR = _names("""
     __add__ __get__ __getitem__ __neg__ __radd__ __rsub__ __setitem__ __sub__ __iadd__ __isub__ adaptive_avg_pool1d
     adaptive_avg_pool2d adaptive_avg_pool3d add alias as_tensor atleast_1d avg_pool1d avg_pool2d avg_pool3d batch_norm
     broadcast_tensors broadcast_to cat channel_shuffle chunk clone concat concatenate constant_pad_nd contiguous copy
-    cumsum detach diagonal diff double dropout dropout2d dropout3d expand expand_as flatten flip float fold
+    cumsum diagonal diff double dropout dropout2d dropout3d expand expand_as flatten flip float fold
     gather hstack index_select interpolate masked_fill masked_select mean movedim moveaxis mT T narrow nan_to_num neg
     negative new_tensor pad permute pixel_shuffle pixel_unshuffle positive ravel repeat repeat_interleave reshape
     reshape_as roll rsub select split split_with_sizes squeeze stack sub subtract sum swapaxes t tensor_split tile to
@@ -58,8 +58,14 @@ QUOTIENTS = _names("__truediv__ div divide true_divide __itruediv__")
 DECISIONS = _names("""
     argmax argmin argsort bucketize ceil floor fmod frac kthvalue median mode msort nonzero quantile remainder round
     searchsorted sort topk trunc unique item tolist __bool__ __int__ __float__ numpy cummax cummin hardshrink
-    softshrink max_unpool2d fractional_max_pool2d dist cdist norm histc""")
+    softshrink max_unpool2d fractional_max_pool2d dist cdist norm histc __array__ __index__ __contains__ equal allclose
+    is_nonzero""")
 """Functions with kinks, or decisions, whose places are not worked out."""
+
+SHAPED = _names("""
+    empty_like full_like new_empty new_full new_ones new_tensor new_zeros ones_like rand_like randn_like zeros_like
+    make_dual unpack_dual""")
+"""Functions that return tensors which do not depend on the values of theirs, and those of the derivative itself."""
 
 Line: TypeAlias = tuple[Tensor, Tensor]
 """Values and slopes of units."""
@@ -117,6 +123,8 @@ class Breakpoints(TorchFunctionMode):
         elif name in DECISIONS:
             self.unknown.add(name)
         returned = func(*args, **kwargs)
+        if name not in KINKS and name not in SHAPED and any(_slope(value) is None for value in _tensors(returned)):
+            self.unknown.add(name)  # what it returns depends on z, by steps or in a way that is hidden
         if bent or self._bends(name, args, kwargs, moving, returned):
             for value in _tensors(returned):
                 if _slope(value) is not None:

@@ -207,7 +207,7 @@ class SearchProblem:
                 reason = ", ".join(sorted(breakpoints.unknown)) or "curved functions"
                 raise SearchError(
                     f"the scores are not linear in pieces (they are made with {reason}), which the piecewise search "
-                    "needs: use search='spectral'.",
+                    "needs: use spectral.",
                     "search",
                 )
             slopes = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
