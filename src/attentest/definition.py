@@ -231,7 +231,7 @@ class Definition:
         "the region is where the absolute value does. It must be fixed before looking at the data.",
         default=None,
         text=float,
-        metavar="LEVEL",
+        metavar="VALUE",
         shown_default=False,
         label="Level of the map",
     )

@@ -272,7 +272,7 @@ def test_aggregations_have_names() -> None:
     for name, aggregation in (("rollout", Rollout()), ("last-layer", LayerAttention())):
         assert torch.equal(ViTScores(model, attention=name)(images), ViTScores(model, attention=aggregation)(images))
     for wrong in ("first-layer", Rollout, None, 3):
-        with pytest.raises(InputError, match=r"attention must be rollout, .*integrated-gradients or an aggregation"):
+        with pytest.raises(InputError, match=r"attention must be rollout, .*residual or an aggregation"):
             ViTScores(model, attention=wrong)  # type: ignore[arg-type]
 
 

@@ -119,5 +119,5 @@ def test_a_new_attention_map_is_one_line_of_the_registry(monkeypatch: pytest.Mon
     expected = ViTScores(model, attention=LayerAttention(0))(images)
     assert torch.equal(ViTScores(model, attention="first-layer")(images), expected)
     assert torch.equal(ViTScores(model, attention="layer:0")(images), expected)
-    with pytest.raises(InputError, match="integrated-gradients, first-layer or an aggregation such as"):
+    with pytest.raises(InputError, match="residual, first-layer or an aggregation such as"):
         ViTScores(model, attention="middle")

@@ -238,7 +238,7 @@ def test_deciding_and_writing_a_table_go_together() -> None:
             "--noise 1 --channels red",
             "--channels must be mean, the number of a channel, or weights",
         ),
-        ("--noise 1 --map all", "integrated-gradients, got 'all'"),
+        ("--noise 1 --map all", "segmentation or residual, got 'all'"),
         ("--noise 1 --map layer:last", "--map layer:K needs a whole number after the colon, got 'last'"),
     ],
 )

@@ -139,7 +139,7 @@ def test_regions_together_are_as_one_by_one(contrast: Any, noise: Any, connectiv
     exact = has_reference and contrast.reference.exact
 
     def of_images(some: slice) -> tuple[Parts, Lines]:
-        geometry: Any = SimpleNamespace(channel_weights=np.array([0.3, 0.7]))
+        geometry: Any = SimpleNamespace(channel_weights=np.array([0.3, 0.7]), compared=None)
         batch = [
             Input(
                 image=Sample(pixels=image, levels=None),

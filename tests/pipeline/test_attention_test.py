@@ -258,7 +258,10 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(noise=Dense(np.eye(3))), "for 3 pixels, but the model's images have 4"),
         (lambda: bad(noise=np.eye(4)), "a fitted estimator from attentest.noise, got ndarray: see .*choosing-noise.md"),
         (lambda: bad(alternative="both"), "alternative must be"),
-        (lambda: bad(search="quick"), "search must be spectral, adaptive, fixed or combination, got 'quick'"),
+        (
+            lambda: bad(search="quick"),
+            "search must be spectral, piecewise, adaptive, fixed or combination, got 'quick'",
+        ),
         (lambda: bad(model="vit"), "got str: to load a saved model use AttentionTest.from_pretrained"),
         (lambda: bad(device="cpu"), "belong to the score function"),
         (lambda: bad(threshold="0.6"), "threshold .tau. must be a number, got .0.6."),

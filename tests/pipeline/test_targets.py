@@ -239,7 +239,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: IntegratedGradients("black"), "baseline must be .* got 'black'"),
     (lambda: a_test(GradCAM(2)), "layer must be from -2 to 1 for this model, got 2"),
     (lambda: a_test(HiResCAM(-3)), "layer must be from -2 to 1 for this model, got -3"),
-    (lambda: GradCAM("last"), "layer must be .* got 'last'"),
+    (lambda: a_test(GradCAM("last")), "layer must be from -2 to 1 for this model, got 'last'"),
     (lambda: a_test("grad-kam"), "attention must be .*'grad-kam'"),
     (lambda: a_test(GradCAM), "attention must be .* or a map such as GradCAM"),
     (
