@@ -299,3 +299,14 @@ def test_an_image_that_fails_is_a_row_among_the_results() -> None:
     images = np.stack([IMAGES[0], np.full((8, 8), 1e200), IMAGES[1]])
     results = a_test(GradCAM(sign="signed")).map(images, on_error="row")
     assert [isinstance(result, FailedImage) for result in results] == [False, True, False]
+
+
+def test_a_table_has_the_map_and_the_class() -> None:
+    from attentest.presentation.rows import columns_of, row_of
+
+    result = a_test(InputGradient(1))(IMAGES[0])
+    row = row_of("scan", result.record())
+    assert (row["map"], row["class"], row["class_label"]) == ("input gradient", 1, "tabby, tabby cat")
+    assert row["class_score"] == pytest.approx(float(logits()(torch.from_numpy(IMAGES[:1, None]))[0, 1]))
+    assert "class" in columns_of([row])
+    assert "class" not in columns_of([row_of("scan", a_test("rollout")(IMAGES[0]).record())])

@@ -30,6 +30,9 @@ CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 MEASURES = ("part_size", "part_size_unit", "part_start", "part_end")
 """What a table has of the size of regions in the units of their files; of signals, where they begin and end."""
 
+MAP = ("map", "class", "class_label", "class_score")
+"""What a table has of maps for a class or a text: the map, and number, label and score of the class."""
+
 COLUMNS = (
     *("image", "component", "statistic"),
     *("pvalue", "pvalue_low", "pvalue_high", "log_pvalue", "log_pvalue_low", "log_pvalue_high"),
@@ -40,7 +43,7 @@ COLUMNS = (
     *("confidence_level", "confidence_low", "confidence_high", "confidence_error"),
     *SIMULTANEOUS,
     *(f"context_{name}" for name in CONTEXT),
-    *("part_pixels", "region_pixels", "seen_pixels", *MEASURES, "region_unit"),
+    *("part_pixels", "region_pixels", "seen_pixels", *MEASURES, *MAP, "region_unit"),
     *REGION_RULES,
     *("gamma", "draws", "significant_draws", "majority_pixels", "randomise_seed", "randomise_name"),
     *("alternative", "contrast"),
@@ -51,8 +54,8 @@ COLUMNS = (
 """Columns of a table, in order; a row may hold more."""
 
 TEXT_COLUMNS = (
-    *("image", "part_size_unit", "region_unit", "randomise_name", "alternative", "contrast", "noise", "noise_doubt"),
-    *("status", "error"),
+    *("image", "part_size_unit", "map", "class_label", "region_unit", "randomise_name", "alternative", "contrast"),
+    *("noise", "noise_doubt", "status", "error"),
 )
 TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
@@ -67,7 +70,7 @@ COPIED = (
 DRAWS = ("draws", "significant_draws", "majority_pixels")
 """What a table has of several draws of the added noise."""
 
-IF_ANY = {"component", *DRAWS, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
+IF_ANY = {"component", *DRAWS, *MAP, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
@@ -95,6 +98,9 @@ def row_of(name: object, record: ResultRecord) -> Row:
         row["part_measure"] = measure_text(record)
         if record.dimension == 1:
             row["part_start"], row["part_end"] = (edge * record.spacing.lengths[0] for edge in record.extent[0])
+    if record.target is not None:
+        target = record.target
+        row |= dict(zip(MAP, (record.map_kind, target["class"], target["label"], target["score"]), strict=True))
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *REGION_RULES, "noise_doubt", "noisy_reference")},
