@@ -109,6 +109,7 @@ def test_a_function_is_linear_up_to_its_breakpoints_and_bends_there(name: str) -
         (lambda x: x + torch.from_numpy(x.detach().numpy()), "neither"),
         (lambda x: torch.relu(x.transpose(0, 1)).transpose(0, 1), "neither"),
         (lambda x: 2 * x.mean(dim=1) - 1, "linear in pieces"),
+        (lambda x: torch.relu(x) * torch.full((1,), 2.0).to(x), "linear in pieces"),
     ],
 )
 def test_other_functions_are_told_apart(function: Callable[[Tensor], Tensor], kind: str) -> None:

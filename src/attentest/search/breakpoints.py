@@ -67,6 +67,9 @@ SHAPED = _names("""
     make_dual unpack_dual""")
 """Functions that return tensors which do not depend on the values of theirs, and those of the derivative itself."""
 
+LIKE_ANOTHER = _names("expand_as reshape_as to type_as view_as")
+"""Functions that take another tensor for its shape or its type alone."""
+
 Line: TypeAlias = tuple[Tensor, Tensor]
 """Values and slopes of units."""
 
@@ -115,6 +118,8 @@ class Breakpoints(TorchFunctionMode):
         if not moving:
             return func(*args, **kwargs)
         name = _name(func)
+        if name in LIKE_ANOTHER and _slope(args[0]) is None:
+            return func(*args, **kwargs)
         if name == "grad":
             return self._gradient(func(*args, **kwargs))
         bent = any(hasattr(value, CURVED) for value in moving)
