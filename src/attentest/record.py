@@ -410,6 +410,13 @@ def map_title(settings: Mapping[str, Any]) -> str:
     return f"{map_kind(settings)} map" + (f" for {named}" if named else "")
 
 
+def map_of_all(settings: Mapping[str, Any]) -> str:
+    """Return what the maps of all images of a test show, from the settings of one result."""
+    if (settings.get("target") or {}).get("predicted"):
+        return f"{map_kind(settings)} map for the predicted class"
+    return map_title({**settings, "draws": 1})
+
+
 MAPS_FOR_A_CLASS = {
     "gradient-rollout": "gradient rollout",
     "grad-cam": "Grad-CAM",

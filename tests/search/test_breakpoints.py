@@ -85,7 +85,8 @@ def test_a_function_is_linear_up_to_its_breakpoints_and_bends_there(name: str) -
             assert (inner_slopes - slopes).abs().amax() < 1e-12
         _, beyond_slopes, _ = along(function, torch.where(there, 1.001 * distance, 0.0), axes)
         bends.append((beyond_slopes - slopes).abs().amax(dim=1)[there] > 1e-9)
-    assert torch.cat(bends).any()  # some kinks are hidden, by a pool for example
+    hidden = "norm" in name or "transposed" in name  # a later layer may not let a kink through
+    assert torch.cat(bends).any() if hidden else torch.cat(bends).all()
 
 
 @pytest.mark.parametrize(

@@ -173,15 +173,17 @@ def test_what_is_said(checked: Sanity) -> None:
     assert images == 2
     alike = replace(checked, correlations=np.full((count, images), 0.9))
     assert alike.summary() == (
-        "The gradient rollout map hardly depends on what the model learned: rank correlation 0.90 with the whole model "
+        "The gradient rollout map for class 0 hardly depends on what the model learned: rank correlation 0.90 with the whole model "
         "randomised."
     )
     other = np.zeros((count, images))
     other[0] = 1.0
     summary = replace(checked, correlations=other).summary()
-    assert summary.startswith("The gradient rollout map depends on what the model learned: it changes with the first")
+    assert summary.startswith(
+        "The gradient rollout map for class 0 depends on what the model learned: it changes with the first"
+    )
     assert "rank correlation 0.00 with head randomised" in summary
-    assert repr(alike).startswith("Sanity(seed=0): The gradient rollout map hardly")
+    assert repr(alike).startswith("Sanity(seed=0): The gradient rollout map for class 0 hardly")
 
 
 def test_rows_and_figure(checked: Sanity, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from attentest.presentation.figure import (
 )
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_lines
 from attentest.presentation.words import SMALLEST, selective_p
+from attentest.record import map_of_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,8 +102,10 @@ def contact_sheet(
     significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     shown = counted(len(ordered), worded(of, ordered[0].record.dimension))
+    settings = ordered[0].record.settings
+    of_class = f"{map_of_all(settings)}\n" if settings.get("target") else ""
     figure.suptitle(
-        f"{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
+        f"{of_class}{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
         size=8,
     )
     return images

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import make_dual
 
-from attentest.checks import real_number, whole_number
-from attentest.errors import InputError, ModelError
+from attentest.errors import ModelError
 from attentest.search.breakpoints import Breakpoints, Kind, followed
 from attentest.search.problem import (
     CONVERGED,
@@ -33,7 +32,7 @@ from attentest.search.problem import (
 )
 from attentest.search.spectral.audit import drawn
 from attentest.search.spectral.cells import Interpolants, inside_and_undecided
-from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.goals import Goals, check_where_to_stop
 from attentest.search.spectral.interpolation import segments_of
 from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.plan import too_costly
@@ -94,15 +93,7 @@ class PiecewiseSearch:
     max_evaluations: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("tol", "rtol"):
-            value = real_number(getattr(self, name), name)
-            if not 0 <= value < 1:
-                raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
-            object.__setattr__(self, name, value)
-        if self.tol == self.rtol == 0:
-            raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
-        budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
-        object.__setattr__(self, "max_evaluations", budget)
+        check_where_to_stop(self)
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters."""

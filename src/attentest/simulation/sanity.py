@@ -26,7 +26,7 @@ from attentest.presentation.figure import new_figure, shown_name, wrapped
 from attentest.presentation.picture import draw_map, draw_overlay
 from attentest.presentation.words import pvalue_text
 from attentest.progress import ProgressLike, progress_reports
-from attentest.record import map_kind
+from attentest.record import map_of_all
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 
@@ -75,19 +75,19 @@ class Sanity:
 
     def summary(self) -> str:
         """Return in a sentence whether the maps depend on what the model learned."""
-        steps, kind = list(self.mean_correlations.items()), map_kind(self.steps[TRAINED][0].settings)
+        steps, shown = list(self.mean_correlations.items()), map_of_all(self.steps[TRAINED][0].settings)
         end = f"rank correlation {correlation_text(steps[-1][1])} with the whole model randomised"
         if steps[-1][1] >= ALIKE:
-            return f"The {kind} map hardly depends on what the model learned: {end}."
+            return f"The {shown} hardly depends on what the model learned: {end}."
         first = next(place for place, (_, mean) in enumerate(steps) if not mean >= ALIKE)
         (before, stays), (after, changes) = steps[first - 1 : first + 1]
         if before == TRAINED:
             return (
-                f"The {kind} map depends on what the model learned: it changes with the first step (rank correlation "
+                f"The {shown} depends on what the model learned: it changes with the first step (rank correlation "
                 f"{correlation_text(changes)} with {after} randomised; {end})."
             )
         return (
-            f"The {kind} map hardly depends on what the last parts of the model learned: it stays alike with {before} "
+            f"The {shown} hardly depends on what the last parts of the model learned: it stays alike with {before} "
             f"randomised (rank correlation {correlation_text(stays)}) and changes with {after} "
             f"({correlation_text(changes)}; {end})."
         )

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from attentest.checks import positive_number, real_number, whole_number
+from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.search.problem import (
     CONVERGED,
@@ -25,7 +25,7 @@ from attentest.search.problem import (
 )
 from attentest.search.spectral.audit import AuditPoints, drawn
 from attentest.search.spectral.fresh_pieces import NODES_PER_BUMP
-from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.goals import Goals, check_where_to_stop
 from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice, TrustedWidth
 from attentest.search.spectral.pieces import Pieces
@@ -94,16 +94,8 @@ class SpectralSearch:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("tol", "rtol"):
-            value = real_number(getattr(self, name), name)
-            if not 0 <= value < 1:
-                raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
-            object.__setattr__(self, name, value)
-        if self.tol == self.rtol == 0:
-            raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
+        check_where_to_stop(self)
         object.__setattr__(self, "width", positive_number(self.width, "width"))
-        budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
-        object.__setattr__(self, "max_evaluations", budget)
         if not isinstance(self.strict, bool):
             raise InputError(f"strict must be True or False, got {self.strict!r}.")
         if self.precision not in get_args(Precision):
