@@ -173,8 +173,8 @@ def test_what_is_said(checked: Sanity) -> None:
     assert images == 2
     alike = replace(checked, correlations=np.full((count, images), 0.9))
     assert alike.summary() == (
-        "The gradient rollout map for class 0 hardly depends on what the model learned: rank correlation 0.90 with the whole model "
-        "randomised."
+        "The gradient rollout map for class 0 hardly depends on what the model learned: rank correlation 0.90 with the "
+        "whole model randomised."
     )
     other = np.zeros((count, images))
     other[0] = 1.0
