@@ -382,7 +382,8 @@ def visit_maps(page: Any, image: np.ndarray) -> None:
         page.wait_for_selector("#target", state="hidden" if name == "rollout" else "visible")
         if isinstance(test.pipeline.scores, RelevanceScores):
             ((_, _, score),) = test.pipeline.scores.ranked(torch.from_numpy(image)[None, None], 1)
-            assert page.input_value("#target input") == f"predicted: 0 (score {score:.3g})"
+            named = json.dumps(f"predicted: 0 (score {score:.3g})")  # it follows the region, in an event of its own
+            page.wait_for_function(f"() => document.querySelector('#target input')?.value === {named}")
 
 
 def visit_slider(page: Any, image: np.ndarray) -> None:
