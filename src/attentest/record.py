@@ -421,6 +421,7 @@ MAPS_FOR_A_CLASS = {
     "gradient-rollout": "gradient rollout",
     "grad-cam": "Grad-CAM",
     "hires-cam": "HiResCAM",
+    "cam": "class activation",
     "input-gradient": "input gradient",
     "integrated-gradients": "integrated gradients",
     "text-relevance": "text relevance",

@@ -185,6 +185,13 @@ ATTENTION_MAPS = Registry(
         "hires-cam": MapPart(
             "attention.relevance:HiResCAM", "HiResCAM for a class, of the last layer", takes=FOR_A_CLASS, networks=True
         ),
+        "cam": MapPart(
+            "attention.network:CAM",
+            "class activation map, of a network that ends in global average pooling and a linear layer",
+            takes=FOR_A_CLASS,
+            transformers=False,
+            networks=True,
+        ),
         "input-gradient": MapPart(
             "attention.relevance:InputGradient",
             "gradient of a class score in the input",

@@ -11,8 +11,17 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from attentest import AttentionTest
-from attentest.attention import GradCAM, GradientRollout, HiResCAM, InputGradient, NetworkScores, Residual, Segmentation
+from attentest import AttentionTest, bundled_model
+from attentest.attention import (
+    CAM,
+    GradCAM,
+    GradientRollout,
+    HiResCAM,
+    InputGradient,
+    NetworkScores,
+    Residual,
+    Segmentation,
+)
 from attentest.errors import AttentestError, SearchError
 from attentest.pipeline.hypotheses import parts_of
 from attentest.search import PiecewiseSearch, SpectralSearch
@@ -76,6 +85,7 @@ def dense_pvalue(test: AttentionTest, image: np.ndarray[Any, Any], result: Any) 
 MAPS: dict[str, tuple[Any, Any]] = {
     "Grad-CAM of an inner layer": (cnn, GradCAM("2", target=1, sign="signed")),
     "Grad-CAM for the predicted class": (cnn, GradCAM("2", sign="absolute")),
+    "CAM": (cnn, CAM()),
     "HiResCAM": (cnn, HiResCAM("2", target=2, sign="signed")),
     "input gradient": (cnn, InputGradient(0, times_input=True, per="pixel")),
     "segmentation": (segmenter, Segmentation(1)),
@@ -87,7 +97,7 @@ MAPS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", MAPS)
 def test_p_of_a_network_that_is_linear_in_pieces_is_that_of_a_dense_grid(name: str) -> None:
     make, attention = MAPS[name]
-    for seed in range(3):
+    for seed in range(1 if name == "CAM" else 3):
         test = AttentionTest(make(seed), image_shape=SHAPE, noise=1.0, attention=attention, confidence_level=None)
         image = images(1, seed)[0]
         result = test(image)
@@ -152,6 +162,65 @@ def test_grad_cam_is_that_of_plain_autograd() -> None:
     assert last.grid_shape == (5, 5)  # the last layer whose output is a map
 
 
+def library_network(kind: str) -> Any:
+    import transformers as hf
+
+    sizes = {"num_channels": 1, "embedding_size": 4, "hidden_sizes": [4, 6], "depths": [1, 1], "num_labels": 3}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if kind == "ResNet":
+            made: Any = hf.ResNetForImageClassification(hf.ResNetConfig(**sizes, layer_type="basic"))
+        else:
+            made = hf.ConvNextForImageClassification(hf.ConvNextConfig(**sizes, num_stages=2, patch_size=2))
+            nn.init.normal_(made.convnext.layernorm.weight)
+        return made.double().eval()
+
+
+@pytest.mark.parametrize("kind", ["plain", "ResNet", "ConvNeXt"])
+def test_cam_is_the_last_map_times_the_weights_of_the_class(kind: str) -> None:
+    model = cnn(3).double() if kind == "plain" else library_network(kind)
+    shape = SHAPE if kind == "plain" else (1, 32, 32)
+    batch = torch.randn(2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        if kind == "plain":
+            last, weights = model[:6](batch), model[-1].weight[1]
+        elif kind == "ResNet":
+            last, weights = model.resnet(batch).last_hidden_state, model.classifier[-1].weight[1]
+        else:
+            last, gained = model.convnext(batch).last_hidden_state, model.classifier.weight[1]
+            gained = gained * model.convnext.layernorm.weight
+            weights = gained - gained.mean()
+        found = NetworkScores(model, attention=CAM(target=1), image_size=shape)
+        expected = torch.einsum("d,mdhw->mhw", weights, last)
+        assert torch.allclose(found(batch), expected, rtol=1e-12, atol=1e-14)
+        assert torch.allclose(found.rough(batch), expected, rtol=1e-4, atol=1e-4)
+        scores = model(batch)
+        scores = getattr(scores, "logits", scores)[:, 1]
+    if kind == "ConvNeXt":
+        pooled = last.mean(dim=(2, 3))
+        factor = (pooled.var(dim=1, correction=0) + model.convnext.layernorm.eps).sqrt()
+        constant = model.classifier.weight[1] @ model.convnext.layernorm.bias + model.classifier.bias[1]
+        assert torch.allclose(expected.mean(dim=(1, 2)) / factor + constant, scores)
+        return
+    bias = (model[-1] if kind == "plain" else model.classifier[-1]).bias[1]
+    assert torch.allclose(expected.mean(dim=(1, 2)) + bias, scores)
+    by_gradient = NetworkScores(model, attention=GradCAM(found._layer or "", target=1), image_size=shape)(batch)
+    assert torch.allclose(by_gradient * last[0, 0].numel(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_cam_follows_the_weights_of_a_changed_copy_and_is_not_for_transformers() -> None:
+    def double(other: NetworkScores) -> None:
+        other.whole()[0][-1].weight.mul_(2.0)  # type: ignore[index]
+
+    scores = NetworkScores(cnn(), attention=CAM(2), image_size=SHAPE)
+    batch = torch.from_numpy(images(1)).unsqueeze(1)
+    assert torch.allclose(scores.changed(double)(batch), 2 * scores(batch))
+    with pytest.raises(AttentestError, match="cam is for networks that end in global average pooling: use grad-cam"):
+        AttentionTest.from_pretrained(bundled_model(), noise=1.0, attention="cam")
+    gradient = NetworkScores(cnn(), attention=InputGradient(0), image_size=SHAPE)
+    assert gradient.describe()["attention"]["per"] == "pixel"  # without patches
+
+
 def test_a_smooth_network_is_searched_by_interpolation() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Conv2d(4, 2, 3)).eval()
     test = AttentionTest(model, image_shape=SHAPE, noise=1.0, attention=Segmentation(0), confidence_level=None)
@@ -188,7 +257,8 @@ class Noisy(nn.Module):
         (cnn(), GradCAM("nowhere"), SHAPE, "layer must be the name of a layer whose output is a map, such as .* got"),
         (cnn(), GradCAM("2", target=7), SHAPE, "target is class 7, but the model has 3 classes"),
         (cnn(), GradientRollout(), SHAPE, "no attention that is read, which gradient-rollout needs"),
-        (cnn(), InputGradient(0), SHAPE, "a value per pixel: per='pixel'"),
+        (nn.Sequential(cnn(), nn.ReLU(), nn.Linear(3, 2)), CAM(), SHAPE, "global average pooling .*: use grad-cam"),
+        (nn.Sequential(cnn(), nn.Sigmoid()), CAM(), SHAPE, "does not end in global average pooling"),
         (cnn(), GradCAM(), (3, 10, 10), "fails on an image of shape"),
         (cnn(), Segmentation(0), SHAPE, "needs a map with axes of its own"),
         (segmenter(), GradCAM(), SHAPE, "has no class scores"),

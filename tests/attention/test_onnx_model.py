@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attentest import AttentionTest
-from attentest.attention import GradCAM, InputGradient, Residual, Segmentation
+from attentest.attention import CAM, GradCAM, InputGradient, Residual, Segmentation
 from attentest.attention import onnx_model as reading
 from attentest.attention.onnx_model import load_onnx
 from attentest.attention.onnx_operators import OPERATORS
@@ -165,7 +165,8 @@ def test_it_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
     ("name", "here", "there"),
     [
         ("resnet", GradCAM("layer2", target=1), GradCAM("/layer2/Relu_1_output_0", target=1)),
-        ("resnet", InputGradient(target="predicted", per="pixel"), InputGradient(target="predicted", per="pixel")),
+        ("resnet", CAM("predicted"), CAM("predicted")),
+        ("resnet", InputGradient(target="predicted", per="pixel"), InputGradient(target="predicted")),
         ("unet", Segmentation(1), Segmentation(1)),
         ("vit", GradCAM("embed", target=0), GradCAM("/embed/Conv_output_0", target=0)),
     ],
@@ -211,7 +212,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         )
 
     for model, *options in (
-        ("classes.onnx", "--map", "grad-cam", "--class", "1"),
+        ("classes.onnx", "--map", "cam", "--class", "1"),
         ("pixels.onnx", "--map", "segmentation", "--class", "1"),
         ("same.onnx", "--map", "residual"),
     ):
@@ -219,7 +220,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert done.code == 0, done.err
     refused = tested("classes.onnx")
     assert refused.code == 2
-    listed = "grad-cam, hires-cam, input-gradient, integrated-gradients, segmentation and residual"
+    listed = "grad-cam, hires-cam, cam, input-gradient, integrated-gradients, segmentation and residual"
     assert listed in " ".join(refused.err.split())
 
 

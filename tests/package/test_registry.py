@@ -89,7 +89,7 @@ def test_attention_maps(name: str) -> None:
     values = {"head_fusion": "max", "target": 3, "sign": "signed"}
     chosen = {parameter: values[parameter] for parameter in part.takes}
     made = registry.ATTENTION_MAPS.create(spelled(name, part), **chosen)
-    kind = Relevance if part.transformers else OutputMap
+    kind = Relevance if part.transformers or "sign" in chosen else OutputMap
     assert isinstance(made, Aggregation if "head_fusion" in chosen else kind)
     assert {parameter: getattr(made, parameter) for parameter in chosen} == chosen
 

@@ -14,7 +14,7 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
-from attentest.attention.network import NetworkScores, OutputScores, Residual, Segmentation
+from attentest.attention.network import CAM, NetworkScores, OutputScores, Residual, Segmentation
 from attentest.attention.relevance import (
     GradCAM,
     GradientRollout,
@@ -37,6 +37,7 @@ from attentest.attention.vit import ViTScores, readable
 from attentest.errors import InputError
 
 __all__ = [
+    "CAM",
     "Aggregation",
     "AggregationLike",
     "GradCAM",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from attentest.attention.aggregation import Tokens
 from attentest.attention.class_scores import ClassScores
 from attentest.attention.encoder import Encoder, by, cast_module, float64_copy
-from attentest.attention.relevance import GradCAM, OutputMap, Relevance
+from attentest.attention.relevance import PREDICTED, GradCAM, OutputMap, Relevance
 from attentest.attention.relevance_scores import RelevanceScores, labels_of
-from attentest.attention.score_function import checked_shape
+from attentest.attention.score_function import Sign, checked_shape
 from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, shortened
@@ -23,6 +23,9 @@ from attentest.registry import ATTENTION_MAPS
 
 COPIES = 6
 """Copies of a network's activations that are held at a time: values, slopes, gradients and workspace."""
+
+SAME = 1e-9
+"""Greatest difference of values that are the same up to rounding, relative to the greatest of them."""
 
 Size: TypeAlias = Literal["absolute", "squared", "signed"]
 
@@ -103,6 +106,34 @@ class Residual(OutputMap):
             pool = getattr(nn.functional, f"avg_pool{images.ndim - 2}d")
             values = pool(values, self.width, stride=1, padding=self.width // 2, count_include_pad=False)
         return values[:, 0]
+
+
+@dataclass(frozen=True)
+class CAM(Relevance):
+    """Class activation map (Zhou et al., CVPR 2016): the last map times a class's weights in the last linear layer.
+
+    It is for networks that end in global average pooling and one linear layer. If there is a layer norm between them,
+    as in ConvNeXt, its gain and its centring join the weights. The mean of the map is the score of the class, but for
+    a constant and, with a norm, a positive factor.
+
+    Parameters
+    ----------
+    target, sign
+        As in :class:`GradCAM`.
+    """
+
+    target: int | str = PREDICTED
+    sign: Sign = "positive"
+
+    name, at = "cam", "tokens"
+
+    def first_layer(self, count: int) -> int:
+        """Raise an error: a transformer has no such end."""
+        raise InputError("cam is for networks that end in global average pooling: use grad-cam.", "attention")
+
+    def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
+        """Return the sum over features (m, places, d) times weights (m, 1, d)."""
+        return (values @ gradient.mT).squeeze(2)
 
 
 class _Network(ViTScores):
@@ -201,7 +232,8 @@ class NetworkScores(_Network, RelevanceScores):
     """
 
     def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
-        self._map: Relevance = attention
+        # Without patches, a map on the input has a value for each pixel.
+        self._map: Relevance = replace(attention, per="pixel") if hasattr(attention, "per") else attention
         if not isinstance(attention, Relevance) or attention.at == "attention" or attention.head == "text":
             *most, last = (name for name, part in ATTENTION_MAPS.items() if part.networks)
             raise ModelError(
@@ -214,6 +246,8 @@ class NetworkScores(_Network, RelevanceScores):
         seen = _seen(whole, kind, shape)
         self._activations = seen.activations
         self._layer = _layer(seen.maps, attention.layer, kind) if isinstance(attention, GradCAM) else None
+        if isinstance(attention, CAM):
+            self._layer, _ = _linear_head(seen, kind)
         grid = shape[1:] if self._layer is None else tuple(seen.maps[self._layer][2:])
         return self._frame(whole, stored, kind, shape, grid)
 
@@ -221,32 +255,41 @@ class NetworkScores(_Network, RelevanceScores):
     def _probed(self) -> Any:
         self._set_target()
         self._place()
-        if getattr(self._map, "per", "pixel") == "patch":
-            raise InputError(
-                f"{self._map.name} of a network without patches has a value per pixel: per='pixel'.", "per"
-            )
-        return _Gradients(self._class_scores, self._map, self._layer, self.grid_shape)
+        weights, module = None, self._class_scores.module
+        if isinstance(self._map, CAM):
+            _, weights = _linear_head(_seen(module, self._encoder.kind, self.image_shape), self._encoder.kind)
+        return _ClassMaps(self._class_scores, self._map, self._layer, self.grid_shape, weights)
 
     def _in_float32(self) -> Any:
-        scores = ClassScores(module=cast_module(self._encoder.module, torch.float32), forward=output_of, labels=())
-        return _Gradients(scores, self._map, self._layer, self.grid_shape)
+        module = cast_module(self._encoder.module, torch.float32)
+        return self._forward.of(ClassScores(module=module, forward=output_of, labels=()))
 
 
-class _Gradients:
-    """Maps made of the gradient of class scores in the output of a layer, or in the input."""
+class _ClassMaps:
+    """Maps made of the output of a layer, or the input, and the gradient of class scores in it; or weights (K, d)."""
 
     def __init__(
-        self, class_scores: ClassScores, relevance: Relevance, layer: str | None, grid: tuple[int, ...]
+        self,
+        class_scores: ClassScores,
+        relevance: Relevance,
+        layer: str | None,
+        grid: tuple[int, ...],
+        weights: Tensor | None = None,
     ) -> None:
-        self._class_scores, self._relevance, self._layer = class_scores, relevance, layer
+        self._class_scores, self._relevance, self._layer, self._weights = class_scores, relevance, layer, weights
         self._tokens = Tokens(grid=grid, prefix=0, class_token=False)
+
+    def of(self, class_scores: ClassScores) -> _ClassMaps:
+        """Return the same maps of a copy of the network that computes in another dtype."""
+        weights = None if self._weights is None else self._weights.to(next(class_scores.module.parameters()).dtype)
+        return _ClassMaps(class_scores, self._relevance, self._layer, self._tokens.grid, weights)
 
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K); differentiable in forward mode."""
         values: list[Tensor] = []
 
         def keep(module: Any, arguments: Any, output: Tensor) -> Tensor:
-            values.append(output.requires_grad_())
+            values.append(output.requires_grad_(self._weights is None))
             return output.clone()  # what follows may change it in place
 
         with torch.enable_grad():
@@ -258,8 +301,11 @@ class _Gradients:
                     scores = self._class_scores(images)
                 finally:
                     handle.remove()
-            gradients = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)
-        value, gradient = values[-1] if way is None else way, gradients[-1]
+            if self._weights is None:
+                gradient = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)[-1]
+            else:
+                gradient = self._weights[target].unsqueeze(2)
+        value = values[-1] if way is None else way
         if self._layer is None:
             maps = self._relevance.take(value, gradient, self._tokens)
         else:
@@ -267,6 +313,16 @@ class _Gradients:
             value, gradient = value.flatten(2).mT, gradient.flatten(2).mT
             maps = self._relevance.take(value, gradient, self._tokens).unflatten(1, self._tokens.grid)
         return maps, scores + 0  # not recorded any more
+
+
+class _Call(NamedTuple):
+    """A call of a layer: means over the axes of what it was given and of what it returned, (m, d), and another call."""
+
+    name: str
+    layer: nn.Module
+    given: Tensor
+    returned: Tensor
+    again: Callable[[Tensor], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +335,8 @@ class _Seen:
     """Shapes of the outputs of layers that have axes, in the order in which they were computed."""
     activations: int
     """Number of all values that layers returned."""
+    calls: list[_Call]
+    """Calls of layers that take and return tensors, in their order."""
 
 
 @torch.no_grad()
@@ -288,8 +346,8 @@ def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
     chance = torch.Generator("cpu").manual_seed(0)
     images = torch.randn(1, *shape, dtype=torch.float64, generator=chance).to(parameter.device)
     maps: dict[str, tuple[int, ...]] = {}
-    sizes = [images.numel()]
-    with _watched(whole, maps, sizes, len(shape) + 1):
+    sizes, calls = [images.numel()], list[_Call]()
+    with _watched(whole, maps, sizes, calls, len(shape) + 1):
         try:
             output, again = output_of(whole, images.clone()), output_of(whole, images.clone())
         except Exception as error:  # noqa: BLE001  # a model may raise anything
@@ -308,24 +366,31 @@ def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
             f"the network of type {kind!r} returns other values each time for the same image, as one with dropout that "
             "is always active does: turn that off, since the region must be a function of the image."
         )
-    return _Seen(images=images, output=output, maps=maps, activations=sum(sizes) // 2)
+    return _Seen(images=images, output=output, maps=maps, activations=sum(sizes) // 2, calls=calls)
 
 
 @contextmanager
-def _watched(whole: nn.Module, maps: dict[str, tuple[int, ...]], sizes: list[int], axes: int) -> Iterator[None]:
-    """Collect the shapes of the outputs of layers that have as many axes as images, and the sizes of all."""
+def _watched(
+    whole: nn.Module, maps: dict[str, tuple[int, ...]], sizes: list[int], calls: list[_Call], axes: int
+) -> Iterator[None]:
+    """Collect the shapes of the outputs of layers that have as many axes as images, the sizes of all, and calls."""
 
     def watch(name: str) -> Any:
-        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
+        def hook(module: nn.Module, arguments: Any, named: Any, output: Any) -> None:
+            given = arguments[0] if arguments else None
             if isinstance(output, Tensor):
                 sizes.append(output.numel())
+                if isinstance(given, Tensor) and min(given.ndim, output.ndim) > 1:
+                    before, after = (value.unsqueeze(-1).flatten(2).mean(dim=2) for value in (given, output))
+                    calls.append(_Call(name, module, before, after, lambda x: module(x, *arguments[1:], **named)))
                 if output.ndim == axes and output[0, 0].numel() > 1:
                     maps.pop(name, None)  # the last time counts
                     maps[name] = tuple(output.shape)
 
         return hook
 
-    handles = [module.register_forward_hook(watch(name)) for name, module in whole.named_modules() if name]
+    parts = [(name, module) for name, module in whole.named_modules() if name]
+    handles = [module.register_forward_hook(watch(name), with_kwargs=True) for name, module in parts]
     try:
         yield
     finally:
@@ -347,6 +412,44 @@ def _layer(maps: Mapping[str, tuple[int, ...]], asked: int | str, kind: str) -> 
         f"{shortened(asked)}.",
         "layer",
     )
+
+
+@torch.no_grad()
+def _linear_head(seen: _Seen, kind: str) -> tuple[str, Tensor]:
+    """Return the layer whose map (m, d, *grid) is averaged before the last linear layer, and that one's weights (K, d).
+
+    They are found by what the network computes, however its parts are named.
+    """
+    maps = [call for call in reversed(seen.calls) if call.name in seen.maps]
+    others = [call for call in seen.calls if call.name not in seen.maps]
+    for linear in (call for call in others if _same(call.returned, seen.output)):
+        pooled = linear.given
+        try:
+            offset = linear.again(torch.zeros_like(pooled))
+            weights = (linear.again(torch.eye(pooled.shape[1]).to(pooled)) - offset).mT
+        except (RuntimeError, IndexError):  # it takes no vectors
+            continue
+        if not _same(pooled @ weights.mT + offset, seen.output):
+            continue
+        norm = next((c for c in others if isinstance(c.layer, nn.LayerNorm) and _same(c.returned, pooled)), None)
+        if norm is not None:
+            gained = weights if norm.layer.weight is None else weights * norm.layer.weight
+            weights, pooled = gained - gained.mean(dim=1, keepdim=True), norm.given
+        averaged = next((call for call in maps if _same(call.returned, pooled)), None)
+        if averaged is not None:
+            return averaged.name, weights
+    raise ModelError(
+        f"the network of type {kind!r} does not end in global average pooling of a layer's output and one linear "
+        "layer, which cam needs: use grad-cam.",
+        "attention",
+    )
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Return whether both are tensors of the same values up to rounding."""
+    if not isinstance(first, Tensor) or not isinstance(second, Tensor) or first.shape != second.shape:
+        return False
+    return bool((first - second).abs().amax() <= SAME * second.abs().amax())
 
 
 def output_of(module: nn.Module, images: Tensor) -> Any:

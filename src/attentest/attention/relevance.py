@@ -201,7 +201,8 @@ class InputGradient(_OnInput):
     times_input
         Whether it is multiplied by the input, as the model sees it after preprocessing.
     per
-        "patch": summed over each patch; "pixel": a value for each pixel of the model's input.
+        "patch": summed over each patch; "pixel", and of networks without patches: a value for each pixel of the model's
+        input.
     sign
         As in :class:`GradCAM`; by default "absolute".
     """
