@@ -520,7 +520,7 @@ class MapDefinition:
         label="Map",
     )
     target: str | None = option(
-        "Of a map for a class: its number, its label, or predicted.",
+        "Of a map for a class: its number, its label (label:7 if that is a number), or predicted.",
         default=None,
         text=str,
         flag="--class",

@@ -405,9 +405,12 @@ def map_title(settings: Mapping[str, Any]) -> str:
     count = settings.get("draws") or 1
     if count > 1:
         return f"how often chosen in {count} draws"
-    target = settings.get("target") or {}
-    named = target.get("label") or ("" if "class" not in target else f"class {target['class']}")
-    return f"{map_kind(settings)} map" + (f" for {named}" if named else "")
+    target, kind = settings.get("target"), map_kind(settings)
+    if not target:
+        return f"{kind} map"
+    label = target["label"]
+    named = f"“{label}”" if kind == TEXT_MAP else f"class {target['class']}" + (f" ({label})" if label else "")
+    return f"{kind} map for {named}"
 
 
 def map_of_all(settings: Mapping[str, Any]) -> str:
@@ -417,6 +420,13 @@ def map_of_all(settings: Mapping[str, Any]) -> str:
     return map_title({**settings, "draws": 1})
 
 
+def predicted_class(target: Mapping[str, Any] | None) -> str:
+    """Return "class 2, ", where pictures of several images name it: if it is what the model predicts for this one."""
+    return f"class {target['class']}, " if target and target["predicted"] else ""
+
+
+TEXT_MAP = "text relevance"
+
 MAPS_FOR_A_CLASS = {
     "gradient-rollout": "gradient rollout",
     "grad-cam": "Grad-CAM",
@@ -424,7 +434,7 @@ MAPS_FOR_A_CLASS = {
     "cam": "class activation",
     "input-gradient": "input gradient",
     "integrated-gradients": "integrated gradients",
-    "text-relevance": "text relevance",
+    "text-relevance": TEXT_MAP,
     "segmentation": "segmentation",
     "residual": "residual",
 }

@@ -348,8 +348,9 @@ class TestMaps:
         assert cell(shown, "selective-p") == result.pvalue_text()
         assert result.verdict(0.05) in unescape(shown)
         assert f"The map is for class {result.target['class']} ({result.target['label']}, score" in unescape(shown)
-        assert f"The gradient rollout map for {result.target['label']}, from 0 to 1" in unescape(shown)
-        assert f"gradient rollout map for {result.target['label']} (gradient-rollout), " in unescape(shown)
+        named = f"class {result.target['class']} ({result.target['label']})"
+        assert f"The gradient rollout map for {named}, from 0 to 1" in unescape(shown)
+        assert f"gradient rollout map for {named} (gradient-rollout), " in unescape(shown)
         assert "<img src=x" not in shown
         key = re.search(r'key=([^"]+)"', shown)
         assert key

@@ -91,6 +91,7 @@ def test_test_prints_a_table_or_json_and_draws(
     assert first["settings"]["search"]["name"] == "spectral"
     assert first["alternative"] == "greater"
     assert 0 < first["pvalue"] <= 1
+    assert first["verdict"].startswith(("Significant at 0.05: the mean", "Not significant at 0.05: there is no evid"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from attentest import AttentionTest, plot_margins
 from attentest.attention import TorchTransformer
+from attentest.attention.class_scores import ClassScores
 from attentest.attention.relevance import (
     GradCAM,
     GradientRollout,
@@ -310,3 +313,43 @@ def test_a_table_has_the_map_and_the_class() -> None:
     assert row["class_score"] == pytest.approx(float(logits()(torch.from_numpy(IMAGES[:1, None]))[0, 1]))
     assert "class" in columns_of([row])
     assert "class" not in columns_of([row_of("scan", a_test("rollout")(IMAGES[0]).record())])
+
+
+def test_tables_reports_and_sheets_name_the_map_and_the_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attentest.cli.batch import json_lines
+    from attentest.cli.result_table import print_table
+    from attentest.presentation.rows import row_of
+
+    for target, said in (("tabby", "class 1 (tabby, tabby cat)"), ("predicted", "the predicted class")):
+        results = a_test(GradCAM(target=target)).map(IMAGES[:2])
+        records = [result.record() for result in results]
+        print_table([[row_of("scan", record)] for record in records], 0.05, None)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert f"regions are those of the Grad-CAM map for {said}" in printed
+        results.report(tmp_path / "report.html")
+        page = unescape((tmp_path / "report.html").read_text())
+        assert f"Regions are those of the Grad-CAM map for {said}." in page
+        classes = [(record.target or {})["class"] for record in records]
+        assert all(f"<figcaption>Grad-CAM map for class {n} ({LABELS[n]})</figcaption>" in page for n in classes)
+        labels = {axes.get_xlabel()[: len("class 1, ")] for axes in results.plot()}
+        for number in classes if target == "predicted" else ():
+            assert f" {number} ({LABELS[number]}) " in printed
+            assert f'<td class="class">{number} ({LABELS[number]})</td>' in page
+            assert f"class {number}, " in labels
+        (line,) = json_lines({"image": "scan", "results": [results[0].to_dict()]}, 0.05)
+        assert line["verdict"] == results[0].verdict()
+        assert f"The map is for class {classes[0]} ({LABELS[classes[0]]}, score" in line["verdict"]
+    (failed,) = json_lines({"image": "scan", "error": "There is none."}, 0.05)
+    assert failed["verdict"] is failed["reject"] is None
+
+
+def test_a_label_that_is_a_number_is_asked_for_as_a_label() -> None:
+    scores = ClassScores(module=torch.nn.Identity(), forward=lambda *_: torch.zeros(1), labels=("8", "7", "0", "lynx"))
+    asked = {"label:7": 1, "label:0": 2, "label:lynx": 3, "lynx": 3, "0": 0, 2: 2, "predicted": None}
+    assert {target: scores.target(target, 4) for target in asked} == asked
+    with pytest.raises(InputError, match=r"is class 8, but the model has 4 .* 0 to 3; its label '8' is asked for by "):
+        scores.target("8", 4)
+    with pytest.raises(InputError, match="'predicted' is not a label of the model"):
+        scores.target("label:predicted", 4)

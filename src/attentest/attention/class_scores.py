@@ -15,6 +15,9 @@ from attentest.attention.encoder import Encoder, cast_module
 from attentest.attention.relevance import PREDICTED
 from attentest.errors import InputError, ModelError, counted, shortened
 
+LABEL = "label:"
+"""Before a label that would otherwise be taken for a number, or for the predicted class."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores:
@@ -41,13 +44,14 @@ class ClassScores:
         """Return the number of a class out of ``count`` that is asked for; None for the predicted one."""
         if asked == PREDICTED:
             return None
-        if isinstance(asked, str) and not asked.lstrip("+-").isdecimal():
-            return self._labelled(asked)
+        if isinstance(asked, str) and (asked.startswith(LABEL) or not asked.lstrip("+-").isdecimal()):
+            return self._labelled(asked.removeprefix(LABEL))
         number = int(asked)
         if not 0 <= number < count:
+            labelled = f"; its label {str(number)!r} is asked for by {LABEL}{number}" * (str(number) in self.labels)
             raise InputError(
                 f"target is class {number}, but the model has {counted(count, 'class')}, numbered from 0 to "
-                f"{count - 1}.",
+                f"{count - 1}{labelled}.",
                 "target",
             )
         return number

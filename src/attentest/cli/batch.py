@@ -16,9 +16,19 @@ from attentest.errors import InputError, OutputError, counted, worded
 from attentest.files import GrowingFile, free_name
 from attentest.presentation.footnotes import row_notes
 from attentest.presentation.image_names import shown
-from attentest.presentation.rows import COLUMNS, ImageRows, Row, columns_of, pvalues_of, rows_of_line, with_adjusted
+from attentest.presentation.rows import (
+    COLUMNS,
+    ImageRows,
+    Row,
+    columns_of,
+    pvalues_of,
+    records_of_line,
+    rows_of_line,
+    rows_of_records,
+    with_adjusted,
+)
 from attentest.presentation.tables import csv_lines, write_csv, write_parquet
-from attentest.presentation.words import summary_text
+from attentest.presentation.words import VERDICTS, summary_text, verdict_text
 
 if TYPE_CHECKING:
     from attentest.cli.output_options import OutputOptions, RunOptions
@@ -41,16 +51,20 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
     """Return what is printed of a record as JSON: an object for the image, or one for each component."""
     which = {name: record[name] for name in ("image", "reference") if name in record}
     if "error" in record:
-        return [{**which, "error": record["error"], "alpha": alpha, "reject": None}]
-    rows = rows_of_line(record)
+        return [{**which, "error": record["error"], "alpha": alpha, "reject": None, "verdict": None}]
+    results = records_of_line(record)
+    rows = rows_of_records(record["image"], results)
     of_components = "component" in rows[0]
     decisions = pvalues_of(rows).decisions(alpha, "holm" if of_components else None)
     sensitivity = {"sensitivity": record["sensitivity"]} if "sensitivity" in record else {}
     lines = []
-    for row, values, rejected in zip(rows, record["results"], decisions, strict=True):
+    for row, result, values, rejected in zip(rows, results, record["results"], decisions, strict=True):
         component = {name: row[name] for name in ("component", "pvalue_holm") if of_components}
         notes = row_notes(row, rejected, alpha, values["settings"]["confidence_level"], simultaneous=of_components)
-        verdict = {"alpha": alpha, "reject": rejected, "footnotes": notes}
+        words = verdict_text(result, alpha)
+        if len(rows) > 1:
+            words += f" By Holm's method, over the {len(rows)} components of the region, it is {VERDICTS[rejected]}."
+        verdict = {"alpha": alpha, "reject": rejected, "verdict": words, "footnotes": notes}
         lines.append({**which, **component, **values, **sensitivity, **verdict})
     return lines
 

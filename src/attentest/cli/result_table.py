@@ -32,6 +32,7 @@ DIGITS = 4
 
 RANKS = {
     "component": ALWAYS,
+    "class": 4,
     "pixels": 4,
     "difference": 5,
     "estimate": 3,  # valid, as the interval is; difference and naive p are not

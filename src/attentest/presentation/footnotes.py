@@ -146,7 +146,7 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
     """Return what must be said of how the test of a row was made, where it is not as in the paper."""
     if "error" in row:
         return []
-    notes = []
+    notes = [f"regions are those of the {row['map_words']}"] if "map_words" in row else []
     if row["region_unit"] == "patches":
         notes.append("the region consists of whole patches of the model")
     if row.get("noise") == COUNTS:

@@ -20,7 +20,7 @@ from attentest.presentation.figure import (
 )
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_lines
 from attentest.presentation.words import SMALLEST, selective_p
-from attentest.record import map_of_all
+from attentest.record import map_of_all, predicted_class
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,8 @@ def contact_sheet(
             spine.set(color=colour, linewidth=2.0)
         name = shown_name(picture.title, NAME_LETTERS)
         axes.set_title(name.pop("s"), size=7, pad=3, **name)
-        axes.set_xlabel(f"p {selective_p(picture.record)}", size=7, labelpad=3)
+        named = predicted_class(picture.record.target)
+        axes.set_xlabel(f"{named}p {selective_p(picture.record)}", size=7, labelpad=3)
     shapes = [shown.get_array().shape for axes in images for shown in axes.get_images()[:1]]  # type: ignore[union-attr]
     if (tallest := max((shape[0] / shape[1] for shape in shapes), default=1.0)) > 1:
         width, height = figure.get_size_inches()

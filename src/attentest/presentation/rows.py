@@ -12,7 +12,7 @@ import numpy as np
 from attentest.definition import REGION_RULES
 from attentest.errors import InputError, shortened
 from attentest.presentation.words import measure_text
-from attentest.record import USUAL_ALPHA, ResultRecord
+from attentest.record import USUAL_ALPHA, ResultRecord, map_of_all
 from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
 
 Row: TypeAlias = dict[str, Any]
@@ -30,8 +30,8 @@ CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 MEASURES = ("part_size", "part_size_unit", "part_start", "part_end")
 """What a table has of the size of regions in the units of their files; of signals, where they begin and end."""
 
-MAP = ("map", "class", "class_label", "class_score")
-"""What a table has of maps for a class or a text: the map, and number, label and score of the class."""
+MAP = ("map", "class", "class_label", "class_score", "class_predicted")
+"""What a table has of maps for a class or a text: the map; number, label and score of the class; if it is predicted."""
 
 COLUMNS = (
     *("image", "component", "statistic"),
@@ -57,7 +57,7 @@ TEXT_COLUMNS = (
     *("image", "part_size_unit", "map", "class_label", "region_unit", "randomise_name", "alternative", "contrast"),
     *("noise", "noise_doubt", "status", "error"),
 )
-TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
+TRUTH_COLUMNS = ("certificate_agrees", "class_predicted", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
 
 COPIED = (
@@ -100,7 +100,8 @@ def row_of(name: object, record: ResultRecord) -> Row:
             row["part_start"], row["part_end"] = (edge * record.spacing.lengths[0] for edge in record.extent[0])
     if record.target is not None:
         target = record.target
-        row |= dict(zip(MAP, (record.map_kind, target["class"], target["label"], target["score"]), strict=True))
+        row |= {"map": record.map_kind, "map_words": map_of_all(settings)}
+        row |= dict(zip(MAP[1:], (target[name] for name in ("class", "label", "score", "predicted")), strict=True))
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *REGION_RULES, "noise_doubt", "noisy_reference")},

@@ -134,6 +134,9 @@ def row_texts(row: Mapping[str, Any], digits: int = 3) -> dict[str, str]:
         "selective p": number_text(row["pvalue"], digits) if is_converged(row["status"]) else range_text(low, high),
         "error bar": f"{high - low:.0e}",
     }
+    if row.get("class_predicted"):
+        label = row["class_label"]
+        texts["class"] = f"{row['class']} ({label})" if label else str(row["class"])
     if "component" in row:
         texts["component"] = str(row["component"])
     if "certificate_pvalue" in row:
@@ -283,11 +286,13 @@ def verdict_text(record: ResultRecord, alpha: float) -> str:
 
 def target_text(record: ResultRecord) -> str:
     """Return in a sentence what class or text the map is for; empty for maps of attention alone."""
+    from attentest.record import TEXT_MAP
+
     target = record.target
     if target is None:
         return ""
     label, score = target["label"], f"{target['score']:.3g}"
-    if record.map_kind == "text relevance":
+    if record.map_kind == TEXT_MAP:
         return f" The map is for the text “{label}” (similarity {score})."
     named = f"class {target['class']} ({label}, score {score})" if label else f"class {target['class']} (score {score})"
     if not target["predicted"]:

@@ -26,7 +26,7 @@ from attentest.presentation.figure import new_figure, shown_name, wrapped
 from attentest.presentation.picture import draw_map, draw_overlay
 from attentest.presentation.words import pvalue_text
 from attentest.progress import ProgressLike, progress_reports
-from attentest.record import map_of_all
+from attentest.record import map_of_all, predicted_class
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 
@@ -115,8 +115,8 @@ class Sanity:
     def figure(self) -> Figure:
         """Draw each image, and its maps of the trained model and of the randomised ones; needs Matplotlib.
 
-        Below each map is its rank correlation with that of the trained model, and the selective p of its region. Of
-        more than six images the first six are shown.
+        Below each map is its rank correlation with that of the trained model, the class where that is the predicted
+        one, and the selective p of its region. Of more than six images the first six are shown.
         """
         count, rows = len(self.steps), self.rows()
         lines = math.ceil((count + 1) / MOST_COLUMNS)
@@ -131,13 +131,17 @@ class Sanity:
             title = shown_name(rows[place * count]["image"], 20)
             axes.set_title(title.pop("s"), size=7, pad=3, **title)
             for panel, row in zip(others, rows[place * count : (place + 1) * count], strict=False):
-                result, what = self.steps[row["randomised"]][place], row["randomised"].replace(", ", ",\n")
+                result, what = self.steps[row["randomised"]][place], row["randomised"]
                 panel.set_title("trained model" if what == TRAINED else f"{what}\nrandomised", size=6.5, pad=3)
                 if isinstance(result, AttentionTestResult):
                     draw_map(panel, result.picture(), outline_width=0.8)
+                else:
+                    panel.set_box_aspect(axes.get_data_ratio())
+                    panel.text(0.5, 0.5, "no region", size=6.5, ha="center", va="center", transform=panel.transAxes)
                 below = "" if what == TRAINED else f"correlation {correlation_text(row['rank_correlation'])}\n"
+                below += f"{predicted_class(row.get('target'))}p {row_pvalue(row)}"
                 panel.set(xticks=[], yticks=[])
-                panel.set_xlabel(f"{below}p {row_pvalue(row)}", size=6.5, labelpad=3)
+                panel.set_xlabel(below, size=6.5, labelpad=3)
             for panel in others[count:]:
                 panel.set_axis_off()
         return figure

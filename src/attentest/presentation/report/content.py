@@ -130,6 +130,9 @@ def report_content(
     cut = "its threshold" if level is None else f"the level {level:g}, in its own units"
     equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
     together = [TOGETHER] if components and searched is not None else []
+    summary = summary_sentences(counts, alpha, map_kind(settings))
+    if map_words := next((row["map_words"] for row in rows if "map_words" in row), None):
+        summary.insert(0, f"Regions are those of the {map_words}.")
     dimension = dimension_of(settings)
     noises = {name: batch.origin[name] for name in ("noise", "reference_noise")}
     return {
@@ -138,12 +141,11 @@ def report_content(
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "alpha": alpha,
         "counts": counts,
-        "summary": [worded(said, dimension) for said in summary_sentences(counts, alpha, map_kind(settings))],
+        "summary": [worded(said, dimension) for said in summary],
         "dimension": dimension,
         "results": results,
         "in_detail": smallest,
         "map_kind": map_kind(settings),
-        "map_title": map_title(settings),
         "several": (settings.get("draws") or 1) > 1,
         "counts_tested": counted_pixels,
         "method": " ".join([method.format(kind=map_kind(settings), cut=cut), *equal_tails, *together]),
@@ -195,6 +197,7 @@ def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: flo
     level = record.interval_level(getattr(record.confidence_interval, "confidence_level", None))
     detail: dict[str, Any] = {
         "verdict": verdict_text(record, alpha),
+        "map_title": map_title(record.settings),
         "numbers": [number._asdict() for number in result_numbers(record)],
         "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
         "sensitivity": None,

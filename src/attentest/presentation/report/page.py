@@ -112,6 +112,7 @@ def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress
         p=number_text,
         texts=[None if "error" in result else row_texts(result) for result in content["results"]],
         methods=[name for name in METHOD_NAMES if name in content["counts"]["adjusted"]],
+        with_classes=any(result.get("class_predicted") for result in content["results"]),
         with_intervals=content["settings"].get("confidence_level") is not None,
         headings=HEADINGS,
         seen=seen_name(content["counts_tested"], content["dimension"]).capitalize(),
