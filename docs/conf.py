@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise|Strips)"),
     (r"py:class", r"attentest\..*\.(ComparedRegion|Inference)"),
     # Records and definitions behind public classes, whose fields these show themselves.
-    (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|NoiseSensitivity|ExchangeableDraws)"),
+    (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|ExchangeableDraws)"),
 ]
 
 # Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.

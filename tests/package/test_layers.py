@@ -88,7 +88,8 @@ def uses() -> dict[str, set[str]]:
 
 def test_every_room_has_its_place() -> None:
     assert set(uses()) - {"__init__", "__main__"} == set(FLOW)
-    top = {path.name for path in PACKAGE.iterdir()} - {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__"}
+    beside = {"__init__.py", "__init__.pyi", "__main__.py", "py.typed", "__pycache__"}
+    top = {path.name for path in PACKAGE.iterdir()} - beside
     assert {name.removesuffix(".py") for name in top} == set(FLOW)
     assert len([name for name in top if not name.endswith(".py")]) <= MOST_ROOMS
 

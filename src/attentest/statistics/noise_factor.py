@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
-from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import (
     ConfidenceInterval,
     Estimates,
@@ -131,54 +130,6 @@ class SameVerdict:
     high: float
     below: Beyond
     above: Beyond
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NoiseSensitivity:
-    """P, estimate and interval of one image as functions of what may be wrong about the noise.
-
-    Parameters
-    ----------
-    alpha
-        Significance level of the verdicts.
-    confidence_level
-        Level of the confidence intervals.
-    alternative
-        The alternative of p-values and intervals.
-    difference
-        Observed difference, in the units of the pixels.
-    factors
-        The curve in a factor on the standard deviation of the noise; 1 is the noise that was assumed.
-    same_verdict
-        The factors around 1 for which the verdict is the same, and what comes beyond them.
-    lengths
-        The curve in the correlation length of the noise in pixels, with the variances that were assumed; None if it was
-        not computed.
-    assumed_length
-        Correlation length of the noise that was assumed; None without ``lengths``.
-    evaluations
-        Model evaluations that ``lengths`` took; ``factors`` takes none.
-    note
-        What else to know, if anything.
-    """
-
-    alpha: float
-    confidence_level: float
-    alternative: Alternative
-    difference: float
-    factors: SensitivityCurve
-    same_verdict: SameVerdict
-    lengths: SensitivityCurve | None = None
-    assumed_length: float | None = None
-    evaluations: int = 0
-    note: str | None = None
-
-    @property
-    def flips(self) -> tuple[float, ...]:
-        """The factors at which the verdict becomes the opposite one: the nearest below 1 and the nearest above."""
-        same = self.same_verdict
-        ends = ((same.low, same.below), (same.high, same.above))
-        return tuple(end for end, beyond in ends if beyond == "other")
 
 
 def factor_log_pvalues(inference: Inference, factors: ArrayLike) -> LogPvalues:
