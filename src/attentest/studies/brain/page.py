@@ -35,7 +35,7 @@ from attentest.studies.brain.summary import (
     condition_of,
     findings,
 )
-from attentest.studies.document import Columns, Markdown, text
+from attentest.studies.document import Markdown, text
 
 
 def _both(*keys: str) -> str:
@@ -77,78 +77,9 @@ def _mean(name: str) -> Callable[[Summary], str | None]:
     return lambda condition: (means := condition["together"]["means"]) and str(Estimate(**means[name]))
 
 
-DISTRIBUTION: Columns = {
-    "slices (patients)": "{images} ({patients})",
-    "median of the selective p": lambda slices: (
-        text(slices["quantiles"][50], SEARCH.tol) if slices["quantiles"] else None
-    ),
-    "Kolmogorov-Smirnov p of uniformity": "{ks_pvalue}",
-    "statistic": _spread("statistic"),
-    "log10 of the naive p": _spread("log_naive", 1 / np.log(10)),
-    "difference of the means (of 255)": _spread("difference"),
-    "standard error": _spread("standard_error"),
-    "pixels of the region (of 4,096)": _spread("region"),
-    "share of the region that is tumour": _spread("in_tumour"),
-    "share of the region that is dark (at most 20 of 255)": _spread("in_the_dark"),
-}
-IMAGES: Columns = {"slices with / without tumour": _both("images")}
-STATISTIC: Columns = {"median statistic, with / without": _both("statistic", "median")}
-REGION: Columns = {"median pixels of the region, with / without": _both("region", "median")}
-SECONDS: Columns = {"seconds per slice": lambda condition: _times(condition)[1]}
-RATES: Columns = {
-    f"p at most {LEVEL}, with tumour": f"{{classes[tumour][rates][selective][{LEVEL}]}}",
-    "without tumour": f"{{classes[free][rates][selective][{LEVEL}]}}",
-    "separation": "{separation}",
-    f"naive p at most {LEVEL}, with / without": _both("rates", "naive", LEVEL, "value"),
-    "separation of the naive p": "{naive_separation}",
-}
-WHICH: Columns = {"compared with": "{contrast}", "noise model": "{noise}"}
-SELECTION: Columns = {**WHICH, "region": "{region}", "gamma": "{randomise}"}
-BY_NOISE: Columns = {
-    **WHICH,
-    **IMAGES,
-    "median standard error, with / without": _both("standard_error", "median"),
-    **STATISTIC,
-    **RATES,
-    **SECONDS,
-}
-BY_THRESHOLD: Columns = {"tau": "{threshold}", **IMAGES, **REGION, **STATISTIC, **RATES, **SECONDS}
-BY_SELECTION: Columns = {**SELECTION, **IMAGES, **STATISTIC, **RATES}
-INTERVALS: Columns = {
-    **SELECTION,
-    "median room in grey levels, with / without": _both("room", "median"),
-    "median length of the 95% interval over the naive one, with / without": _both("interval", "median"),
-    "its bound": _bound,
-    "intervals over the bound, with / without": lambda condition: (
-        None if _bound(condition) is None else document.cell(condition, _both("interval", "over_bound"))
-    ),
-    **REGION,
-    "evaluations": "{evaluations}",
-    **SECONDS,
-}
-TOGETHER: Columns = {
-    **SELECTION,
-    "slices (patients)": "{together[slices]} ({together[patients]})",
-    "mean with tumour": _mean("tumour"),
-    "mean without": _mean("free"),
-    "with less without": _mean("difference"),
-    "mean observed difference, with / without": " / ".join(f"{{together[naive][{name}]}}" for name in CLASS_NAMES),
-    "differ at least, with tumour": "{together[at_least][tumour]} of {classes[tumour][images]}",
-    "without": "{together[at_least][free]} of {classes[free][images]}",
-}
-OVERLAP: Columns = {
-    "IoU": "{iou}",
-    "slices with tumour": "{images}",
-    "median p": lambda group: text(group["median_p"], SEARCH.tol),
-    f"p at most {LEVEL}": "{rate}",
-}
-SLACKS: Columns = {
-    **WHICH,
-    "slices": lambda slack: len(slack["room"]),
-    "slack in grey levels": _quartiles("room_in_grey_levels"),
-    "slack in standard errors": _quartiles("room"),
-    "slack times the statistic": _quartiles("fall"),
-}
+def _over_bound(condition: Summary) -> str | None:
+    """Return how many intervals of both classes are longer than their bound, None if there is none."""
+    return None if _bound(condition) is None else document.cell(condition, _both("interval", "over_bound"))
 
 
 def write_report(summary: Summary, target: Path, galleries: Mapping[str, Gallery] | None = None) -> Path:
@@ -186,10 +117,9 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
     def figure(name: str, title: str, caption: str) -> Markdown:
         return document.picture(name, title, caption) if name in figures else Markdown()
 
-    def by_condition(conditions: Collection[Condition], columns: Columns) -> Markdown:
-        return document.table([tested[condition.name] for condition in conditions if condition.name in tested], columns)
+    def numbers(conditions: Collection[Condition]) -> list[Summary]:
+        return [tested[condition.name] for condition in conditions if condition.name in tested]
 
-    ours = (*OUR_CONDITIONS, *RING_CONDITIONS) if has_ours else ()
     content = {
         "gallery": {},
         **summary,
@@ -208,22 +138,18 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         "without_data": without_data,
         "rules": document.table(judged, {"statement": "{statement}", "holds if": "{rule}"}),
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
-        "distribution": {
-            name: [document.cell(slices, column) for slices in classes.values()]
-            for name, column in DISTRIBUTION.items()
-        },
         "noise_models": _noise_models(summary),
-        "by_noise": by_condition(NOISE_CONDITIONS, BY_NOISE),
-        "by_threshold": by_condition(thresholds, BY_THRESHOLD),
-        "several_thresholds": sum(condition.name in tested for condition in thresholds) > 1,
-        "by_selection": by_condition(ours, BY_SELECTION),
-        "intervals": by_condition(ours, INTERVALS),
-        "together": document.table(
-            [condition for condition in summary["conditions"] if condition.get("together")], TOGETHER
-        ),
+        "by_noise": numbers(NOISE_CONDITIONS),
+        "by_threshold": numbers(thresholds),
+        "ours": numbers((*OUR_CONDITIONS, *RING_CONDITIONS)) if has_ours else [],
         "chosen": CHOSEN,
-        "by_overlap": document.table(summary["overlap"]["by_iou"] if summary["overlap"] else (), OVERLAP),
-        "slacks": document.table([slack for slack in summary["room"] if slack["room"]], SLACKS),
+        "level": LEVEL,
+        "log10": 1 / np.log(10),
+        "slack_count": lambda slack: len(slack["room"]),
+        **{"cell": document.cell, "both": _both, "spread": _spread, "quartiles": _quartiles, "mean": _mean},
+        **{"bound": _bound, "over_bound": _over_bound, "seconds": lambda condition: _times(condition)[1]},
+        "median_p": lambda group: text(group["median_p"], SEARCH.tol),
+        "median_of_p": lambda slices: text(slices["quantiles"][50], SEARCH.tol) if slices["quantiles"] else None,
         "failures": list(_failures(summary)),
         "not_tested": [condition.name for condition in CONDITIONS if condition.name not in tested],
         "radius": RADIUS,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -27,7 +30,7 @@ from attentest.studies.brain.classifier import auc, has_both_classes
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, read_record
-from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, rate_text
+from attentest.studies.document import NO_DATA, Verdict, rate_text
 from attentest.studies.measures import CONFIDENCE_LEVEL, LOG_P, MISSED, REJECTED, mean_of, rounded, succeeded
 
 Summary: TypeAlias = Mapping[str, Any]
@@ -310,66 +313,29 @@ FEWEST_PATIENTS = 5
 """Slices and patients of a class below which no statement about it is judged."""
 
 
-class Statement(NamedTuple):
-    """A statement about rates of rejection, and the rule that decides on it."""
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement about rates of rejection, one or two, and what decides on it."""
 
     text: str
-    rule: str
-    classes: tuple[str, ...]
-    holds: Callable[..., bool]
-    """Takes the rate of each of the classes."""
+    rule: str  # in words
+    classes: Sequence[str]  # that of each rate
+    holds: tuple[str, str, Any]  # end of the first rate, how it is compared, and a number or an end of the second
     test: str = "selective"
     where: str = "section 4, real data experiments"
-    conditions: tuple[Condition, ...] = (PAPER, PAPER)
-    """That of each rate."""
+    conditions: Sequence[Mapping[str, Any]] = ({}, {})  # how that of each rate differs from the paper's
+
+    def decided(self, *rates: Mapping[str, Any]) -> bool:
+        """Return whether the rates are as stated."""
+        end, compared, other = self.holds
+        return bool(COMPARED[compared](rates[0][end], rates[1][other] if len(rates) > 1 else other))
 
 
-CORRELATED = Condition(noise="stationary")
-OURS: Mapping[str, Mapping[str, Any]] = {
-    "randomised selection (gamma 1)": {"randomise": 1.0},
-    "a region of whole patches": {"region": "patches"},
-}
+COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt}
 
-STATEMENTS = (
-    Statement(
-        "The naive p-values remain small even for images without tumours.",
-        f"At least 95% of the tested slices without tumour have a naive p of at most {LEVEL}.",
-        ("free",),
-        lambda free: free["value"] >= 0.95,
-        test="naive",
-    ),
-    Statement(
-        "The selective p-values are large for images without tumours.",
-        f"The share of slices without tumour with a selective p of at most {LEVEL} is compatible with {LEVEL}: "
-        "the lower end of its interval is not above it.",
-        ("free",),
-        lambda free: free["low"] <= float(LEVEL),
-    ),
-    Statement(
-        "The selective p-values are small for images with tumours.",
-        f"At least half of the slices with tumour have a selective p of at most {LEVEL}.",
-        ("tumour",),
-        lambda tumour: tumour["value"] >= 0.5,
-    ),
-    Statement(
-        "The selective p-values are smaller with a tumour than without.",
-        f"Of the shares with a selective p of at most {LEVEL}, the interval with tumour lies above that without.",
-        ("tumour", "free"),
-        lambda tumour, free: tumour["low"] > free["high"],
-        where=NOT_IN_THE_PAPER,
-    ),
-    *(
-        Statement(
-            f"With correlated noise, {what} finds differences in slices with tumour that the paper's test does not.",
-            f"Of the shares of slices with tumour with a selective p of at most {LEVEL} under the stationary noise, "
-            f"the interval with {what} lies above that with the paper's selection.",
-            ("tumour", "tumour"),
-            lambda ours, paper: ours["low"] > paper["high"],
-            where=f"ours, {NOT_IN_THE_PAPER}",
-            conditions=(replace(CORRELATED, **options), CORRELATED),
-        )
-        for what, options in OURS.items()
-    ),
+STATEMENTS = tuple(
+    Statement(**entry)
+    for entry in tomllib.loads(files(__package__).joinpath("statements.toml").read_text("utf-8"))["statement"]
 )
 
 
@@ -390,7 +356,8 @@ def findings(summary: Summary) -> list[dict[str, Any]]:
     """
     judged = []
     for statement in STATEMENTS:
-        if not statement.conditions[0].ours or condition_of(summary, statement.conditions[0]) is not None:
+        first = Condition(**statement.conditions[0])
+        if not first.ours or condition_of(summary, first) is not None:
             outcome, numbers = _verdict(statement, summary)
             entry = {"statement": statement.text, "where": statement.where, "rule": statement.rule}
             judged.append({**entry, "verdict": outcome, "numbers": numbers})
@@ -399,7 +366,8 @@ def findings(summary: Summary) -> list[dict[str, Any]]:
 
 def _verdict(statement: Statement, summary: Summary) -> Verdict:
     enough, rates, sentences = True, [], []
-    for name, condition in zip(statement.classes, statement.conditions, strict=False):
+    for name, changes in zip(statement.classes, statement.conditions, strict=False):
+        condition = Condition(**changes)
         tested = condition_of(summary, condition)
         rate = tested and class_rate(tested, name, statement.test)
         if not tested or not rate:
@@ -411,4 +379,4 @@ def _verdict(statement: Statement, summary: Summary) -> Verdict:
         under = "" if condition == PAPER else f" ({condition.name})"
         sentences.append(f"{share}{under} have a {statement.test} p of at most {LEVEL}{failed}: {rate_text(rate)}.")
         rates.append(rate)
-    return Verdict.of(" ".join(sentences), holds=enough and statement.holds(*rates), differs=enough)
+    return Verdict.of(" ".join(sentences), holds=enough and statement.decided(*rates), differs=enough)
