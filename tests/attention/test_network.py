@@ -265,6 +265,12 @@ class Noisy(nn.Module):
         (segmenter(), Segmentation(4), SHAPE, "target is class 4, but the network returns 2 at each pixel"),
         (segmenter(), Residual(), SHAPE, "needs a reconstruction of the same shape"),
         (Noisy(), Segmentation(0), SHAPE, "other values each time"),
+        (
+            nn.Sequential(segmenter(), nn.BatchNorm2d(2, track_running_stats=False)),
+            Segmentation(0),
+            SHAPE,
+            "otherwise beside another",
+        ),
         (Nothing(), Segmentation(0), SHAPE, "returns NaN or infinite values for an image of noise"),
     ],
 )

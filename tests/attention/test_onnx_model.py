@@ -318,11 +318,18 @@ SINGLE = [
     chosen("Upsample", np.float32([1, 1, 2, 3]), opset=9),
     *(
         chosen("Resize", None, np.float32([1, 1, 2.5, 0.5]), mode=mode, coordinate_transformation_mode=rule)
-        for mode in ("nearest", "linear")
+        for mode in ("nearest", "linear", "cubic")
         for rule in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
     ),
     chosen("Resize", None, None, numbers(2, 4, 9, 4), mode="linear"),
     chosen("Resize", None, np.float32([1, 1, 2, 2]), mode="nearest", nearest_mode="floor"),
+    chosen("Resize", None, np.float32([1, 1, 2, 2]), mode="cubic", cubic_coeff_a=-0.5),
+    chosen("ScatterND", np.array([[0, 1], [1, 3]]), weights(2, 6, 6)),
+    chosen("ScatterND", np.array([[0, 1], [0, 1]]), weights(2, 6, 6), reduction="add"),
+    chosen("Attention", weights(2, 4, 7, 6), weights(2, 4, 7, 5), opset=23),
+    chosen("Attention", weights(2, 2, 6, 6), weights(2, 2, 6, 5), weights(6, 6), opset=23, is_causal=1, scale=0.3),
+    chosen("Attention", weights(2, 6, 4), weights(2, 6, 8), shape=(6, 8), opset=23, q_num_heads=4, kv_num_heads=2),
+    chosen("Attention", weights(2, 4, 6, 6), weights(2, 4, 6, 6), weights(6, 6) > -1, opset=23),
 ]  # fmt: skip
 
 
@@ -403,7 +410,7 @@ class TestRefused:
         theirs = helper.make_node("Relu", ["x"], ["y"], domain="their.own")
         self.refused(save(tmp_path, [theirs]), "the operator 'their.own::Relu' is not supported")
         self.refused(save(tmp_path, RELU, opset=7), "is of opset 7, but 9 to 24 are supported")
-        cubic = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic")
+        cubic = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic", exclude_outside=1)
         stored = {"s": np.float32([1, 1, 2, 2])}
         self.refused(save(tmp_path, [cubic], stored), r"the operator Resize \(output 'y'\) has mode 'cubic'")
         both = helper.make_node("MaxPool", ["x"], ["z", "places"], kernel_shape=[1, 1])

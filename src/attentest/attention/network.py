@@ -15,7 +15,7 @@ from attentest.attention.class_scores import ClassScores
 from attentest.attention.encoder import Encoder, by, cast_module, float64_copy
 from attentest.attention.relevance import PREDICTED, GradCAM, OutputMap, Relevance
 from attentest.attention.relevance_scores import RelevanceScores, labels_of
-from attentest.attention.score_function import Sign, checked_shape
+from attentest.attention.score_function import SAME, Sign, checked_shape
 from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, shortened
@@ -366,7 +366,21 @@ def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
             f"the network of type {kind!r} returns other values each time for the same image, as one with dropout that "
             "is always active does: turn that off, since the region must be a function of the image."
         )
+    if isinstance(output, Tensor) and not _same_beside_another(whole, images, output):
+        raise ModelError(
+            f"the network of type {kind!r} computes an image otherwise beside another, as one that normalises over "
+            "images does (batch normalisation without stored means): the region must be a function of one image."
+        )
     return _Seen(images=images, output=output, maps=maps, activations=sum(sizes) // 2, calls=calls)
+
+
+def _same_beside_another(whole: nn.Module, images: Tensor, output: Tensor) -> bool:
+    """Return whether the output for an image (1, C, *axes) is that for it and another together."""
+    try:
+        beside = output_of(whole, torch.cat([images, images.flip(-1)]))
+    except Exception:  # noqa: BLE001  # a model may raise anything
+        return False
+    return torch.allclose(beside[:1], output, rtol=0, atol=SAME * float(output.abs().max()))
 
 
 @contextmanager

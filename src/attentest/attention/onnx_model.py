@@ -29,7 +29,7 @@ from attentest.attention.onnx_operators import (
     Context,
     NotSupportedError,
 )
-from attentest.attention.score_function import checked_shape
+from attentest.attention.score_function import SAME, checked_shape
 from attentest.errors import InputError, ModelError, shortened
 from attentest.images.image_file import optional_package
 from attentest.images.resize_matrix import AXES
@@ -48,10 +48,6 @@ OPSETS = range(9, 25)
 
 DOMAINS = ("", "ai.onnx")
 """Names of the set of operators that the format itself defines."""
-
-SAME = 1e-9
-"""Greatest difference, relative to the greatest value, of the output for an image alone and among others: rounding is
-far smaller."""
 
 EXTERNAL = 1
 """Number in files of the place of weights that lie in another file."""

@@ -30,7 +30,8 @@ MOST_NUMBERS = 2**24
 NUMBERS = ("Resize", "Upsample", "Pad", "Range")
 """Operators whose inputs after the first are numbers to read, even where they are no whole numbers."""
 
-MATRIX_MODES = ("nearest", "linear")
+TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+"""Neighbours of which an interpolated value is made, counted from the one before it."""
 
 
 class NotSupportedError(ValueError):
@@ -395,7 +396,7 @@ def _resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
-    stated = (mode in MATRIX_MODES, not antialias, not exclude_outside, keep_aspect_ratio_policy == "stretch")
+    stated = (mode in ("nearest", *TAPS), not antialias, not exclude_outside, keep_aspect_ratio_policy == "stretch")
     if not all(stated) or coordinate_transformation_mode not in COORDINATES:
         raise NotSupportedError(
             f"mode {mode!r} with coordinates {coordinate_transformation_mode!r}, or antialias, exclude_outside "
@@ -416,22 +417,27 @@ def _resize(
         at = COORDINATES[coordinate_transformation_mode](
             torch.arange(size, dtype=torch.float64), scale, x.shape[axis], size
         )
-        matrix = _interpolation(at, x.shape[axis], None if mode == "linear" else nearest_mode).to(x)
+        matrix = _interpolation(at, x.shape[axis], mode, nearest_mode, cubic_coeff_a).to(x)
         x = (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
     return x
 
 
-def _interpolation(at: Tensor, count: int, nearest: str | None) -> Tensor:
+def _interpolation(at: Tensor, count: int, mode: str, nearest: str, bend: float) -> Tensor:
     """Return the weights (size, count) of values at places 0, 1, ... in those at other places (size,)."""
-    if nearest is not None:
+    if mode == "nearest":
         if nearest not in NEAREST:
             raise NotSupportedError(f"nearest_mode {nearest!r}")
         places = NEAREST[nearest](at).clamp(0, count - 1).long()
         return functional.one_hot(places, count).double()
-    at = at.clamp(0, count - 1)
-    low = at.floor().long()
-    high, share = (low + 1).clamp(max=count - 1), (at - low).unsqueeze(1)
-    return functional.one_hot(low, count) * (1 - share) + functional.one_hot(high, count) * share
+    low = at.floor()
+    weights = torch.zeros(len(at), count, dtype=torch.float64)
+    for tap in TAPS[mode]:
+        distance = (at - low - tap).abs()
+        near, far = ((bend + 2) * distance - (bend + 3)) * distance**2 + 1, bend * (distance - 1) * (distance - 2) ** 2
+        weight = 1 - distance if mode == "linear" else torch.where(distance <= 1, near, far)
+        place = (low + tap).clamp(0, count - 1).long()  # beyond the border, the value there
+        weights += functional.one_hot(place, count) * weight.unsqueeze(1)
+    return weights
 
 
 COORDINATES: dict[str, Callable[[Tensor, float, int, int], Tensor]] = {
@@ -486,6 +492,48 @@ def _space_to_depth(x: Tensor, *, blocksize: int) -> Tensor:
     return split.permute(0, 3, 5, 1, 2, 4).reshape(count, -1, height // blocksize, width // blocksize)
 
 
+def _scatter(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    if reduction not in ("none", "add"):
+        raise NotSupportedError(f"reduction {reduction!r}")
+    places = tuple(indices.to(x.device).unbind(dim=-1))
+    return x.index_put(places, updates.to(x), accumulate=reduction == "add")
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 1,
+) -> Tensor:
+    if past_key is not None or past_value is not None or softcap:
+        raise NotSupportedError("keys and values of the past, or softcap")
+    flat = query.ndim == 3  # heads beside one another in the last axis
+    if flat:
+        heads = (q_num_heads, kv_num_heads, kv_num_heads)
+        split = zip((query, key, value), heads, strict=True)
+        query, key, value = (part.unflatten(-1, (count, -1)).transpose(1, 2) for part, count in split)
+    key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
+    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        mask = mask.to(logits.device)
+        logits = logits + mask if mask.is_floating_point() else logits.masked_fill(~mask, -math.inf)
+    if is_causal:
+        allowed = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+        logits = logits.masked_fill(~allowed, -math.inf)
+    attended = torch.softmax(logits, dim=-1) @ value
+    return attended.transpose(1, 2).flatten(2) if flat else attended
+
+
 def _modulo(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
     return torch.fmod(a, b) if fmod else torch.remainder(a, b)
 
@@ -494,6 +542,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Abs": lambda x: x.abs(),
     "Add": lambda a, b: a + b,
     "And": lambda a, b: a & b,
+    "Attention": _attention,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
@@ -563,6 +612,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Reshape": _reshape,
     "Resize": _resize,
     "Round": lambda x: x.round(),
+    "ScatterND": _scatter,
     "Selu": lambda x, *, alpha=1.6732631921768188, gamma=1.0507010221481323: gamma * functional.elu(x, alpha),
     "Shape": lambda x, *, start=0, end=None: torch.tensor(tuple(x.shape)[start:end], dtype=torch.int64),
     "Sigmoid": lambda x: x.sigmoid(),

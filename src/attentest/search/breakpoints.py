@@ -35,7 +35,7 @@ def _names(text: str) -> frozenset[str]:
 
 LINEAR = _names("""
     __add__ __get__ __getitem__ __neg__ __radd__ __rsub__ __setitem__ __sub__ __iadd__ __isub__ adaptive_avg_pool1d
-    adaptive_avg_pool2d adaptive_avg_pool3d add alias as_tensor atleast_1d avg_pool1d avg_pool2d avg_pool3d batch_norm
+    adaptive_avg_pool2d adaptive_avg_pool3d add alias as_tensor atleast_1d avg_pool1d avg_pool2d avg_pool3d
     broadcast_tensors broadcast_to cat channel_shuffle chunk clone concat concatenate constant_pad_nd contiguous copy
     cumsum diagonal diff double dropout dropout2d dropout3d expand expand_as flatten flip float fold
     gather hstack index_select interpolate masked_fill masked_select mean movedim moveaxis mT T narrow nan_to_num neg
@@ -158,6 +158,8 @@ class Breakpoints(TorchFunctionMode):
             return name in CURVED_KINKS
         if name in LINEAR:
             return False
+        if name == "batch_norm":  # linear if means and variances are stored ones
+            return bool(kwargs.get("training", args[5] if len(args) > 5 else False))
         if name in PRODUCTS:
             return len(moving) > 1
         if name in QUOTIENTS:
