@@ -24,9 +24,6 @@ from attentest.registry import ATTENTION_MAPS
 COPIES = 6
 """Copies of a network's activations that are held at a time: values, slopes, gradients and workspace."""
 
-SAME = 1e-9
-"""Greatest difference of values that are the same up to rounding, relative to the greatest of them."""
-
 Size: TypeAlias = Literal["absolute", "squared", "signed"]
 
 

@@ -22,8 +22,7 @@ LARGEST_BATCH = 10**9
 """Upper bound of batch sizes, above any that fits in memory: a larger number is a mistake."""
 
 SAME = 1e-9
-"""Greatest difference, relative to the greatest value, of the output for an image alone and among others: rounding is
-far smaller."""
+"""Greatest difference of values that are the same up to rounding, relative to the greatest of them."""
 
 Scores: TypeAlias = Callable[[Tensor], Tensor]
 """From images (m, C, *axes) to scores (m, *grid)."""
