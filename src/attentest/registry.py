@@ -144,7 +144,7 @@ SEARCHES = Registry(
         "spectral": Part("search.spectral.search:SpectralSearch", "attentest's own: fast, with an error bar on p"),
         "piecewise": Part(
             "search.piecewise:PiecewiseSearch",
-            "exact, for networks that are linear in pieces; chosen for these by itself",
+            "for networks with kinks, exact where they are linear in pieces; chosen for these by itself",
         ),
         "adaptive": Part("search.grid:adaptive", "the paper's: steps that follow the derivative"),
         "fixed": Part("search.grid:fixed", "the paper's: steps of 1e-3"),

@@ -22,7 +22,7 @@ from attentest.attention import (
     Residual,
     Segmentation,
 )
-from attentest.errors import AttentestError, SearchError
+from attentest.errors import AttentestError
 from attentest.pipeline.hypotheses import parts_of
 from attentest.search import PiecewiseSearch, SpectralSearch
 
@@ -136,12 +136,50 @@ def test_images_together_have_the_results_of_each_alone() -> None:
         assert result.pvalue == pytest.approx(test(image).pvalue, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["Grad-CAM of an inner layer", "segmentation", "residual"])
+def test_pieces_that_are_too_many_are_sampled_and_their_roughness_is_in_the_bar(name: str) -> None:
+    make, attention = MAPS[name]
+    for seed in range(3, 6):
+        options = {"image_shape": SHAPE, "noise": 1.0, "attention": attention, "confidence_level": None}
+        exact, sampled = (
+            AttentionTest(make(seed), **options, search=PiecewiseSearch(max_pieces=most))(images(1, seed)[0])
+            for most in (20_000, 0)
+        )
+        assert (exact.status, sampled.status) == ("converged", "rough")
+        low, high = sampled.pvalue_bounds
+        assert high - low <= 1e-6
+        assert low - 1e-6 <= exact.pvalue <= high + 1e-6  # the bar of the exact one
+
+
+JUMPS: dict[str, tuple[Any, str]] = {
+    "a sigmoid after the network": (lambda: nn.Sequential(cnn(1), nn.Sigmoid()), "converged"),
+    "kinks of something curved": (lambda: nn.Sequential(*cnn(2, nn.SiLU)[:5], *cnn(2)[5:]), "rough"),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_gradients_that_jump_in_curved_networks_are_searched_in_pieces_or_sampled(name: str) -> None:
+    make, status = JUMPS[name]
+    layer = "0.2" if status == "converged" else "2"
+    options = {"image_shape": SHAPE, "noise": 1.0, "confidence_level": None}
+    test = AttentionTest(make(), **options, attention=GradCAM(layer, target=1, sign="signed"))
+    result = test(images(1, 4)[0])
+    assert isinstance(test.pipeline.search, PiecewiseSearch)
+    assert result.status == status
+    low, high = result.pvalue_bounds
+    assert high - low <= 1e-6
+    assert low - 1e-9 <= dense_pvalue(test, images(1, 4)[0], result) <= high + 1e-9
+
+
 def test_few_evaluations_give_a_wide_bar_that_holds_and_a_status() -> None:
     image, attention = images(1, 2)[0], MAPS["HiResCAM"][1]
     options = {"image_shape": SHAPE, "noise": 1.0, "attention": attention, "confidence_level": None}
     known = AttentionTest(cnn(2), **options)(image)
     stopped = AttentionTest(cnn(2), **options, search=SpectralSearch(max_evaluations=64))(image)
-    assert stopped.settings["search"] == {"name": "piecewise", "tol": 1e-6, "rtol": 0.0, "max_evaluations": 64}
+    assert stopped.settings["search"] == {
+        **{"name": "piecewise", "tol": 1e-6, "rtol": 0.0},
+        **{"max_evaluations": 64, "max_pieces": 20_000},
+    }
     assert stopped.status == "max_evaluations"
     low, high = stopped.pvalue_bounds
     assert low <= known.pvalue <= high
@@ -225,8 +263,8 @@ def test_a_smooth_network_is_searched_by_interpolation() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Conv2d(4, 2, 3)).eval()
     test = AttentionTest(model, image_shape=SHAPE, noise=1.0, attention=Segmentation(0), confidence_level=None)
     assert isinstance(test.pipeline.search, SpectralSearch)
-    with pytest.raises(SearchError, match=r"not linear in pieces .* use spectral"):
-        test.replace(search="piecewise")(images(1)[0])
+    smooth, sampled = (one(images(1)[0]) for one in (test, test.replace(search="piecewise")))
+    assert sampled.pvalue == pytest.approx(smooth.pvalue, abs=2e-6)
 
 
 class Nothing(nn.Module):

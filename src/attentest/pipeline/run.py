@@ -46,7 +46,7 @@ from attentest.search import (
     as_search,
 )
 from attentest.search.certification import ExchangeableDraws
-from attentest.search.piecewise import kind_along_lines
+from attentest.search.piecewise import followed_along_lines
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.draws import (
     Draw,
@@ -122,7 +122,7 @@ class Pipeline:
             check_counted(self.contrast)
 
     def _search(self) -> Search:
-        """Return the search of the definition, or its exact form where the scores are linear in pieces."""
+        """Return the search of the definition, or that of networks with kinks: linear in pieces, or with jumps."""
         asked = as_search(self.definition.search)
         if not isinstance(asked, SpectralSearch) or not self.properties.kinks:
             return asked
@@ -132,8 +132,8 @@ class Pipeline:
             return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
 
         function = given_first if self.properties.chooses else scores
-        kind = kind_along_lines(function, scores.image_shape, scores.device)
-        if kind != "linear in pieces":
+        seen = followed_along_lines(function, scores.image_shape, scores.device)
+        if seen.kind != "linear in pieces" and not seen.torn:
             return asked
         usual = asked.max_evaluations == SpectralSearch.max_evaluations  # a piece is much narrower than an interpolant
         most = PiecewiseSearch.max_evaluations if usual else asked.max_evaluations

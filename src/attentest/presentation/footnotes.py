@@ -64,6 +64,7 @@ def row_notes(
         Whether that interval is the one that covers together with those of the other components.
     """
     from attentest.noise.implausible import NO_NOISE, SMOOTHER
+    from attentest.search import ROUGH
     from attentest.statistics.alternative import ONE_SIDED
     from attentest.statistics.pvalue import decision
 
@@ -73,6 +74,11 @@ def row_notes(
     if not is_converged(row["status"]):
         ended = ENDINGS.get(row["status"], "the search did not converge")
         notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
+    if row["status"] == ROUGH:
+        notes.append(
+            "the scores have kinks or jumps in places that are not known, or too many to visit (status rough): the "
+            "error bar of p rests on how rough they were measured to be"
+        )
     if interval_level is not None:
         which = "simultaneous" if simultaneous else "confidence"
         interval, equal = (row[f"{which}_low"], row[f"{which}_high"]), float(row.get("noise") == COUNTS)

@@ -75,9 +75,9 @@ def estimate_text(estimate: float, bounds: tuple[float, float], status: str) -> 
 
 def is_converged(status: str) -> bool:
     """Return whether a search ended because it knew enough, by its status."""
-    from attentest.search import CONVERGED
+    from attentest.search import CONVERGED, ROUGH
 
-    return status == CONVERGED
+    return status in (CONVERGED, ROUGH)
 
 
 def interval_text(low: float, high: float) -> str:

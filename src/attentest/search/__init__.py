@@ -7,7 +7,7 @@ from attentest.registry import SEARCHES
 from attentest.search.certification import Certification
 from attentest.search.grid import Adaptive, Combination, Fixed, GridSearch
 from attentest.search.piecewise import PiecewiseSearch
-from attentest.search.problem import CONVERGED, DECIDED, Audit, Report, Search, SearchOutcome, SearchProblem
+from attentest.search.problem import CONVERGED, DECIDED, ROUGH, Audit, Report, Search, SearchOutcome, SearchProblem
 from attentest.search.spectral.search import SpectralSearch
 
 
@@ -24,6 +24,7 @@ def as_search(search: str | Search) -> Search:
 __all__ = [
     "CONVERGED",
     "DECIDED",
+    "ROUGH",
     "Adaptive",
     "Audit",
     "Certification",

@@ -92,6 +92,10 @@ class Breakpoints(TorchFunctionMode):
         Whether a function was called that is not linear between breakpoints.
     unknown
         Names of functions whose breakpoints are not known: kinks of something curved, and those that are not followed.
+    kinks
+        Number of functions with kinks that were called.
+    torn
+        Whether a gradient of something with kinks was taken: it jumps there.
     """
 
     def __init__(self, count: int, device: torch.device) -> None:
@@ -101,6 +105,7 @@ class Breakpoints(TorchFunctionMode):
         self.curved = False
         self.unknown: set[str] = set()
         self.kinks = 0
+        self.torn = False
 
     @property
     def kind(self) -> Kind:
@@ -121,6 +126,7 @@ class Breakpoints(TorchFunctionMode):
         if name in LIKE_ANOTHER and _slope(args[0]) is None:
             return func(*args, **kwargs)
         if name == "grad":
+            self.torn |= self.kinks > 0
             return self._gradient(func(*args, **kwargs))
         bent = any(hasattr(value, CURVED) for value in moving)
         if name in KINKS:

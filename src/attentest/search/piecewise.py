@@ -1,8 +1,10 @@
-"""The search for networks that are linear in pieces: every piece that matters to p, exactly.
+"""The search for networks with kinks: every piece that matters to p, exactly where it is linear.
 
-An evaluation gives the scores of a point, their slopes, and where the linear piece around it ends
-(``attentest.search.breakpoints``). Within the piece the margins follow in closed form, so nothing is estimated: what is
-left open is what was not visited, and rounding. Points lie where nothing is known yet, so that each finds a new piece.
+An evaluation gives the scores of a point, their slopes, and where the piece around it ends
+(``attentest.search.breakpoints``). Within a linear piece the margins follow in closed form, so nothing is estimated:
+what is left open is what was not visited, and rounding. Pieces that are curved are interpolated. Points lie where
+nothing is known yet, so that each finds a new piece. Where pieces are too many, or their ends not known, the axis is
+sampled and the roughness of the scores is part of the error bar (``attentest.search.roughness``).
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import make_dual
 
+from attentest.checks import whole_number
 from attentest.errors import ModelError
-from attentest.search.breakpoints import Breakpoints, Kind, followed
+from attentest.search.breakpoints import Breakpoints, followed
 from attentest.search.problem import (
     CONVERGED,
     OUT_OF_EVALUATIONS,
     OUT_OF_PRECISION,
+    ROUGH,
     TOO_SHARP,
     Audit,
     Report,
@@ -30,6 +34,7 @@ from attentest.search.problem import (
     SearchProblem,
     on_device,
 )
+from attentest.search.roughness import FINAL, ROUNDING, cut, polynomials, samples, to_refine
 from attentest.search.spectral.audit import drawn
 from attentest.search.spectral.cells import Interpolants, inside_and_undecided
 from attentest.search.spectral.goals import Goals, check_where_to_stop
@@ -37,13 +42,10 @@ from attentest.search.spectral.interpolation import segments_of
 from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.plan import too_costly
 from attentest.search.spectral.search import sets_with_points
-from attentest.search.spectral.segment_table import SegmentTable, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, UNDECIDED, AxisParts, Segments, sort_keys, unexplored
+from attentest.search.spectral.segment_table import PVALUES, SegmentTable, Zones
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, AxisParts, Segments, sort_keys, unexplored
 from attentest.statistics.columns import Floats, Integers, order_by_owner, repeated
 from attentest.statistics.truncation_set import TruncationSet
-
-ROUNDING = 1e-12
-"""Rounding error of scores, relative to the greatest one of an image."""
 
 FIRST_WIDTH = 2.5
 """Width of the parts into which the axis is cut at first, in standard deviations of z."""
@@ -60,8 +62,23 @@ GOLDEN = 0.6180339887498949
 AUDITED = 12
 """Number of points of an image at which conclusions are compared with the model."""
 
+AUDITED_OF_SAMPLES = 0.05
+"""The same where roughness was measured, as a fraction of the evaluations before, in addition."""
+
 GAP = 1e-9
 """Gaps of this width, relative to z, in which no piece is found are due to rounding."""
+
+DEGREE, DEGREE_OF_PIECES = 8, 4
+"""Degree of polynomials through scores: in parts with kinks, and in pieces, which have none and are narrow."""
+
+SAMPLED_WIDTH = 0.625
+"""Greatest width of parts that are interpolated, in standard deviations of z."""
+
+VISITED_FIRST = 16
+"""Pieces that are visited before their number is estimated."""
+
+AXIS = 10.0
+"""Length of the axis that matters to p, in standard deviations of z."""
 
 LINES = 3
 """Lines that are followed to see what a function is."""
@@ -72,10 +89,10 @@ NARROWEST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseSearch:
-    """Visit the linear pieces of a network, heaviest first, until those that are left cannot move p.
+    """Visit the pieces of a network, heaviest first, until those that are left cannot move p.
 
-    For networks that are linear between breakpoints: convolutions, linear layers, ReLU and its kin, pooling, batch
-    normalisation in evaluation, skip connections, upsampling.
+    For networks that are linear or smooth between breakpoints: convolutions, linear layers, ReLU and its kin, pooling,
+    batch normalisation in evaluation, skip connections, upsampling. Other functions are sampled: the status is "rough".
 
     Parameters
     ----------
@@ -84,16 +101,20 @@ class PiecewiseSearch:
     rtol
         The same relative to p: the search stops when either is reached.
     max_evaluations
-        Most pieces to visit per image. If they are used up before the tolerance is reached, what was not visited counts
-        as undecided, and the status says so.
+        Most evaluations per image. If they are used up before the tolerance is reached, what was not visited counts as
+        undecided, and the status says so.
+    max_pieces
+        Where more pieces than this are expected to matter to p, they are not visited, but the scores are sampled.
     """
 
     tol: float = 1e-6
     rtol: float = 0.0
     max_evaluations: int = 100_000
+    max_pieces: int = 20_000
 
     def __post_init__(self) -> None:
         check_where_to_stop(self)
+        object.__setattr__(self, "max_pieces", whole_number(self.max_pieces, "max_pieces", 0, 10**15))
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters."""
@@ -110,7 +131,7 @@ class PiecewiseSearch:
 
 
 class Run:
-    """A search of the pieces of k images under way."""
+    """A search of the axes of k images under way."""
 
     def __init__(self, problem: SearchProblem, search: PiecewiseSearch) -> None:
         self._problem, self._search = problem, search
@@ -121,11 +142,15 @@ class Run:
         self._table.add(self._lattice.segments())
         self._evaluations = np.zeros(count, dtype=np.int64)
         self._visited_width = np.zeros(count)
+        self._sampled = np.zeros(count, dtype=np.bool_)
         self._audits = [Audit(points=0, contradictions=0)] * count
 
     def outcomes(self, report: Report | None) -> list[SearchOutcome]:
-        """Visit pieces until every image is done."""
-        self._visit(np.arange(len(self._evaluations)), self._problem.z_obs)
+        """Look at parts of the axes until every image is done."""
+        zones = self._table.zones(np.zeros((PVALUES, len(self._evaluations))), self._goals.active)
+        zones = zones.take(order_by_owner(zones.image, zones.left))
+        z_obs = self._problem.z_obs
+        self._visit(zones, zones.last_before(np.arange(len(z_obs)), z_obs), z_obs)
         reported = 0.0
         while True:
             self._goals.update(self._table)
@@ -146,59 +171,74 @@ class Run:
             if (far & costly).any():
                 self._lattice.extend(self._table, zones.take(far & costly))
                 continue
-            zones = zones.take(costly & (zones.piece == NO_PIECE) & (zones.width > _rounding(zones.left, zones.right)))
+            zones = zones.take(costly & (zones.piece != FINAL) & (zones.width > _rounding(zones.left, zones.right)))
             busy = np.bincount(zones.image, minlength=len(self._evaluations)) > 0
             self._goals.end(self._goals.active & ~busy, OUT_OF_PRECISION)
             beyond = self._goals.active & (self._evaluations >= self._search.max_evaluations)
             self._goals.end(beyond, OUT_OF_EVALUATIONS)
             zones = zones.take(self._goals.active[zones.image])
             if len(zones):
-                self._visit(*self._points(zones))
+                self._look(zones.take(np.argsort(-zones.log_cost.max(axis=0), kind="stable")))
 
-    def _points(self, zones: Zones) -> tuple[Integers, Floats]:
-        """Return points in zones, the costliest first as far as a round goes, and more of them in wide ones."""
-        zones = zones.take(np.argsort(-zones.log_cost.max(axis=0), kind="stable"))
-        per_width = self._evaluations / np.maximum(self._visited_width, np.finfo(np.float64).tiny)
+    def _look(self, zones: Zones) -> None:
+        """Look at zones, the first ones as far as a round goes: at pieces in them, or at samples of all of each."""
+        per_width = self._evaluations / np.maximum(self._visited_width, np.spacing(1.0))
+        too_many = per_width * AXIS * self._problem.law.spread > self._search.max_pieces
+        self._sampled |= too_many & (self._evaluations >= VISITED_FIRST)
         most = MOST_CALLS * self._problem.batch_size
+        sampled = self._sampled[zones.image]
+        if sampled.any():
+            some = zones.take(sampled).take(slice(max(1, most // samples(DEGREE))))
+            self._table.remove(np.isin(self._table.segments.zone, some.zone))
+            self._interpolate(cut(some, SAMPLED_WIDTH * self._problem.law.spread), DEGREE)
+            zones = zones.take(~sampled)
+        if len(zones) == 0:
+            return
         expected = np.minimum(POINTS_PER_PIECE * zones.width * per_width[zones.image], most)
         count = np.maximum(1, expected.astype(np.int64))
         zones = zones.take(np.cumsum(count) - count < most)
         zone, place = repeated(count[: len(zones)])
-        image = zones.image[zone]
         # Near the middles, but never twice at one place: a point that is a breakpoint itself says nothing.
-        middle = 0.35 + 0.3 * np.modf(GOLDEN * self._evaluations[image])[0]
-        return image, zones.left[zone] + (place + middle) / count[zone] * zones.width[zone]
+        middle = 0.35 + 0.3 * np.modf(GOLDEN * self._evaluations[zones.image[zone]])[0]
+        self._visit(zones, zone, zones.left[zone] + (place + middle) / count[zone] * zones.width[zone])
 
-    def _visit(self, image: Integers, z: Floats) -> None:
-        """Evaluate the model at points (m,) of what is unexplored, and conclude about the pieces that contain them."""
-        scores, slopes, left, right = self._problem.pieces_at(image, z)
+    def _visit(self, zones: Zones, part: Integers, z: Floats) -> None:
+        """Evaluate the model at points z (m,) in zones (m,), and conclude about the pieces that contain them."""
+        image = zones.image[part]
+        try:
+            scores, slopes, left, right, kind = self._problem.pieces_at(image, z)
+        except (RuntimeError, NotImplementedError, ModelError):  # it has no derivative in forward mode
+            kind = "neither"
+        if kind == "neither":
+            self._sampled[:] = True
+            return
         self._evaluations += np.bincount(image, minlength=len(self._evaluations))
-        segments = self._table.segments.take(self._table.segments.piece == NO_PIECE)
-        unknown = segments.take(order_by_owner(segments.image, segments.left))
-        part = unknown.last_before(image, z)  # a piece may reach beyond it, into what is known
+        # A piece may reach beyond its zone, into what is known.
         pieces = AxisParts(
-            image=image, left=np.maximum(left, unknown.left[part]), right=np.minimum(right, unknown.right[part])
+            image=image, left=np.maximum(left, zones.left[part]), right=np.minimum(right, zones.right[part])
         )
         rows = _distinct(pieces, z)
-        self._close(unknown.take(np.setdiff1d(part, part[rows])))
+        self._close(zones.take(np.setdiff1d(part, part[rows])))
         part, chosen = part[rows], on_device(rows, scores.device)
-        pieces = _joined(pieces.take(rows), unknown, part)
-        found = self._concluded(pieces, z[rows], scores[chosen], slopes[chosen])
+        pieces = _joined(pieces.take(rows), zones, part)
         self._visited_width += np.bincount(pieces.image, pieces.width, minlength=len(self._visited_width))
-        self._table.remove(np.isin(self._table.segments.zone, unknown.zone[part]))
-        self._table.add(found)
-        self._table.add(_rest(unknown, pieces, part))
+        self._table.remove(np.isin(self._table.segments.zone, zones.zone[part]))
+        self._table.add(_rest(zones, pieces, part))
+        if kind == "linear in pieces":
+            self._table.add(self._concluded(pieces, z[rows], scores[chosen], slopes[chosen]))
+        else:
+            self._interpolate(pieces, DEGREE_OF_PIECES)
 
-    def _close(self, gaps: Segments) -> None:
+    def _close(self, zones: Zones) -> None:
         """Decide about narrow gaps between pieces where a unit is zero to rounding, so that no piece is found there.
 
         They are as what lies on both sides; if that is not the same, they are undecided, and not visited again.
         """
-        gaps = gaps.take(gaps.width <= GAP * np.maximum(1.0, np.abs(gaps.left)))
-        if len(gaps) == 0:
+        zones = zones.take(zones.width <= GAP * np.maximum(1.0, np.abs(zones.left)))
+        if len(zones) == 0:
             return
-        segments = self._table.segments
-        self._table.remove(np.isin(segments.zone, gaps.zone))
+        self._table.remove(np.isin(self._table.segments.zone, zones.zone))
+        gaps = unexplored(zones.image, zones.left, zones.right)
         segments = self._table.segments
         starts, ends = sort_keys(segments.image, segments.left), sort_keys(segments.image, segments.right)
         inside = segments.kind == INSIDE
@@ -207,10 +247,8 @@ class Run:
         open_ = np.any([np.isin(place, edges[~inside]) for place, edges in beside], axis=0)
         kind = np.where(within.all(axis=0), INSIDE, UNDECIDED)
         best_right = np.where(kind == INSIDE, gaps.right, gaps.left)
-        closed = replace(
-            gaps, kind=kind, piece=np.zeros(len(gaps), np.int64), best_left=gaps.left, best_right=best_right
-        )
-        closed = replace(closed, zone=np.arange(len(gaps)))
+        final = np.full(len(gaps), FINAL)
+        closed = replace(gaps, kind=kind, piece=final, best_left=gaps.left, best_right=best_right)
         self._table.add(closed.take(within.any(axis=0) | open_))  # between two that are outside, nothing is left
 
     def _concluded(self, pieces: AxisParts, z: Floats, scores: Tensor, slopes: Tensor) -> Segments:
@@ -227,11 +265,22 @@ class Run:
         errors[2] = ROUNDING * linear.abs().flatten(2).amax(dim=2).sum(dim=1)
         interpolants = Interpolants(image=on_device(pieces.image, device), coefficients=linear, errors=errors)
         parts = inside_and_undecided(self._problem.margins, interpolants, self._problem.batch_size, cells=1)
-        return segments_of(pieces, 0, parts, np.zeros(len(z), dtype=np.int64))
+        found = segments_of(pieces, 0, parts, np.zeros(len(z), dtype=np.int64))
+        return replace(found, piece=np.full(len(found), FINAL))
+
+    def _interpolate(self, parts: AxisParts, degree: int) -> None:
+        """Conclude about parts (p,) of axes from polynomials; what they leave undecided is looked at again."""
+        fitted, final = polynomials(self._problem, parts, degree)
+        self._evaluations += np.bincount(parts.image, minlength=len(self._evaluations)) * samples(degree)
+        within = inside_and_undecided(self._problem.margins, fitted, self._problem.batch_size)
+        found = segments_of(parts, 0, within, np.zeros(len(parts), dtype=np.int64))
+        for segments in to_refine(parts, found, final):
+            self._table.add(segments)
 
     def _audit(self) -> None:
         """Compare what was concluded with the model at random points; where it is wrong, nothing is known any more."""
-        count = np.where(self._goals.sure, AUDITED, 0)
+        count = AUDITED + np.where(self._sampled, AUDITED_OF_SAMPLES * self._evaluations, 0).astype(np.int64)
+        count = np.where(self._goals.sure, count, 0)
         if not count.any():
             return
         self._goals.ask_for_p(self._table, self._goals.sure)
@@ -251,11 +300,11 @@ class Run:
             SearchOutcome(
                 truncation_set=TruncationSet(intervals=intervals, certain=certain, possible=possible),
                 evaluations=evaluations,
-                status=status or CONVERGED,
+                status=ROUGH if sampled and status == CONVERGED else status or CONVERGED,
                 audit=audit,
             )
-            for intervals, certain, possible, evaluations, status, audit in zip(
-                *sets, self._evaluations.tolist(), self._goals.status, self._audits, strict=True
+            for intervals, certain, possible, evaluations, status, audit, sampled in zip(
+                *sets, self._evaluations.tolist(), self._goals.status, self._audits, self._sampled.tolist(), strict=True
             )
         ]
 
@@ -300,11 +349,13 @@ def _rest(unknown: AxisParts, pieces: AxisParts, part: Integers) -> Segments:
     return unexplored(unknown.image[np.sort(number)[rest]], starts[rest], ends[rest])
 
 
-def kind_along_lines(scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device) -> Kind:
-    """Return what a function of images (m, C, *axes) is along lines: whether this search is for it.
+def followed_along_lines(
+    scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device
+) -> Breakpoints:
+    """Return what a function of images (m, C, *axes) is found to be along a few lines.
 
-    A few lines are followed, together and one by one: a function that mixes images, or that has no derivative in
-    forward mode, is neither.
+    They are followed together and one by one: a function that mixes images, or that has no derivative in forward mode,
+    is neither smooth nor linear in pieces.
     """
     chance = torch.Generator("cpu").manual_seed(0)
     origin, direction = torch.randn(2, LINES, *image_shape, dtype=torch.float64, generator=chance).to(device)
@@ -313,14 +364,17 @@ def kind_along_lines(scores: Callable[[Tensor], Tensor], image_shape: tuple[int,
         z = torch.zeros(len(origin[rows]), dtype=torch.float64, device=device)
         with followed(len(z), device) as breakpoints:
             moving = make_dual(z, torch.ones_like(z)).reshape(-1, *[1] * len(image_shape))
-            scores(origin[rows] + direction[rows] * moving)
+            try:
+                scores(origin[rows] + direction[rows] * moving)
+            except (RuntimeError, NotImplementedError, ModelError) as error:
+                breakpoints.unknown.add(f"what has no derivative in forward mode ({error})")
         return breakpoints
 
-    try:
-        together = followed_along(slice(None))
-        alone = [followed_along(slice(row, row + 1)) for row in range(LINES)]
-    except (RuntimeError, NotImplementedError, ModelError):
-        return "neither"
+    together = followed_along(slice(None))
+    if together.unknown:
+        return together
+    alone = [followed_along(slice(row, row + 1)) for row in range(LINES)]
     ends = torch.cat([torch.cat([one.before, one.after]) for one in alone])
-    same = torch.allclose(torch.stack([together.before, together.after], dim=1).flatten(), ends, rtol=1e-6)
-    return together.kind if same else "neither"
+    if not torch.allclose(torch.stack([together.before, together.after], dim=1).flatten(), ends, rtol=1e-6):
+        together.unknown.add("what mixes images")
+    return together
