@@ -377,8 +377,7 @@ class Definition:
     search: str | Search = option(
         '"spectral" (attentest\'s own), "adaptive", "fixed" or "combination" (the paper\'s), or a configured search, '
         "such as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.",
-        details='In the place of "spectral", networks that are linear in pieces are searched exactly, and gradients '
-        'that jump are sampled: "piecewise".',
+        details='In the place of "spectral", networks that are linear in pieces are searched exactly: "piecewise".',
         default="spectral",
         check=_convert("search:as_search"),
     )

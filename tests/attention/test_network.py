@@ -22,7 +22,7 @@ from attentest.attention import (
     Residual,
     Segmentation,
 )
-from attentest.errors import AttentestError
+from attentest.errors import AttentestError, SearchError
 from attentest.pipeline.hypotheses import parts_of
 from attentest.search import PiecewiseSearch, SpectralSearch
 
@@ -151,24 +151,21 @@ def test_pieces_that_are_too_many_are_sampled_and_their_roughness_is_in_the_bar(
         assert low - 1e-6 <= exact.pvalue <= high + 1e-6  # the bar of the exact one
 
 
-JUMPS: dict[str, tuple[Any, str]] = {
-    "a sigmoid after the network": (lambda: nn.Sequential(cnn(1), nn.Sigmoid()), "converged"),
-    "kinks of something curved": (lambda: nn.Sequential(*cnn(2, nn.SiLU)[:5], *cnn(2)[5:]), "rough"),
-}
-
-
-@pytest.mark.parametrize("name", JUMPS)
-def test_gradients_that_jump_in_curved_networks_are_searched_in_pieces_or_sampled(name: str) -> None:
-    make, status = JUMPS[name]
-    layer = "0.2" if status == "converged" else "2"
+def test_gradients_that_jump_are_searched_in_pieces_if_these_are_curved() -> None:
     options = {"image_shape": SHAPE, "noise": 1.0, "confidence_level": None}
-    test = AttentionTest(make(), **options, attention=GradCAM(layer, target=1, sign="signed"))
+    map_of_kinks = GradCAM("0.2", target=1, sign="signed")
+    test = AttentionTest(nn.Sequential(cnn(1), nn.Sigmoid()), **options, attention=map_of_kinks)
     result = test(images(1, 4)[0])
     assert isinstance(test.pipeline.search, PiecewiseSearch)
-    assert result.status == status
+    assert result.status == "converged"
     low, high = result.pvalue_bounds
     assert high - low <= 1e-6
     assert low - 1e-9 <= dense_pvalue(test, images(1, 4)[0], result) <= high + 1e-9
+    hidden = nn.Sequential(*cnn(2, nn.SiLU)[:5], *cnn(2)[5:])  # kinks of something curved
+    other = AttentionTest(hidden, **options, attention=GradCAM("2", target=1, sign="signed"))
+    assert isinstance(other.pipeline.search, SpectralSearch)
+    with pytest.raises(SearchError, match=r"kinks whose places .* \(of max_pool2d of something .* use spectral"):
+        other.replace(search="piecewise")(images(1)[0])
 
 
 def test_few_evaluations_give_a_wide_bar_that_holds_and_a_status() -> None:
@@ -263,8 +260,8 @@ def test_a_smooth_network_is_searched_by_interpolation() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Conv2d(4, 2, 3)).eval()
     test = AttentionTest(model, image_shape=SHAPE, noise=1.0, attention=Segmentation(0), confidence_level=None)
     assert isinstance(test.pipeline.search, SpectralSearch)
-    smooth, sampled = (one(images(1)[0]) for one in (test, test.replace(search="piecewise")))
-    assert sampled.pvalue == pytest.approx(smooth.pvalue, abs=2e-6)
+    with pytest.raises(SearchError, match=r"kinks whose places .* \(of amax of something .* use spectral"):
+        test.replace(search="piecewise")(images(1)[0])  # of two classes the greater one
 
 
 class Nothing(nn.Module):

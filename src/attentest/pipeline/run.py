@@ -122,7 +122,7 @@ class Pipeline:
             check_counted(self.contrast)
 
     def _search(self) -> Search:
-        """Return the search of the definition, or that of networks with kinks: linear in pieces, or with jumps."""
+        """Return the search of the definition, or that of networks with kinks, where it is for them."""
         asked = as_search(self.definition.search)
         if not isinstance(asked, SpectralSearch) or not self.properties.kinks:
             return asked
@@ -133,7 +133,8 @@ class Pipeline:
 
         function = given_first if self.properties.chooses else scores
         seen = followed_along_lines(function, scores.image_shape, scores.device)
-        if seen.kind != "linear in pieces" and not seen.torn:
+        # A gradient jumps at the kinks of its network, which no polynomial follows.
+        if seen.kind != "linear in pieces" and not (seen.kind == "smooth in pieces" and seen.torn):
             return asked
         usual = asked.max_evaluations == SpectralSearch.max_evaluations  # a piece is much narrower than an interpolant
         most = PiecewiseSearch.max_evaluations if usual else asked.max_evaluations

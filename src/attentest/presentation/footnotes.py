@@ -76,8 +76,8 @@ def row_notes(
         notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
     if row["status"] == ROUGH:
         notes.append(
-            "the scores have kinks or jumps in places that are not known, or too many to visit (status rough): the "
-            "error bar of p rests on how rough they were measured to be"
+            "the scores have too many kinks to visit each (status rough): the error bar of p rests on how rough they "
+            "were measured to be"
         )
     if interval_level is not None:
         which = "simultaneous" if simultaneous else "confidence"

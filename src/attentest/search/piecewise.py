@@ -3,8 +3,8 @@
 An evaluation gives the scores of a point, their slopes, and where the piece around it ends
 (``attentest.search.breakpoints``). Within a linear piece the margins follow in closed form, so nothing is estimated:
 what is left open is what was not visited, and rounding. Pieces that are curved are interpolated. Points lie where
-nothing is known yet, so that each finds a new piece. Where pieces are too many, or their ends not known, the axis is
-sampled and the roughness of the scores is part of the error bar (``attentest.search.roughness``).
+nothing is known yet, so that each finds a new piece. Where pieces are too many, wide parts of the axis are sampled, and
+the roughness of the scores is part of the error bar (``attentest.search.roughness``).
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ SAMPLED_WIDTH = 0.625
 VISITED_FIRST = 16
 """Pieces that are visited before their number is estimated."""
 
+FEW_PIECES = 12.0
+"""Parts in which no more pieces are expected are not sampled, but their pieces visited: among few kinks the next may be
+much greater than those that were seen."""
+
 AXIS = 10.0
 """Length of the axis that matters to p, in standard deviations of z."""
 
@@ -92,7 +96,7 @@ class PiecewiseSearch:
     """Visit the pieces of a network, heaviest first, until those that are left cannot move p.
 
     For networks that are linear or smooth between breakpoints: convolutions, linear layers, ReLU and its kin, pooling,
-    batch normalisation in evaluation, skip connections, upsampling. Other functions are sampled: the status is "rough".
+    batch normalisation in evaluation, skip connections, upsampling.
 
     Parameters
     ----------
@@ -104,7 +108,8 @@ class PiecewiseSearch:
         Most evaluations per image. If they are used up before the tolerance is reached, what was not visited counts as
         undecided, and the status says so.
     max_pieces
-        Where more pieces than this are expected to matter to p, they are not visited, but the scores are sampled.
+        Where more pieces than this are expected to matter to p, the scores are sampled in wide parts of the axis, and
+        pieces are visited where the region may change. The status is then "rough".
     """
 
     tol: float = 1e-6
@@ -140,7 +145,7 @@ class Run:
         self._table = SegmentTable(problem.law, problem.alternative)
         self._lattice = Lattice(problem.law, FIRST_WIDTH * problem.law.spread)
         self._table.add(self._lattice.segments())
-        self._evaluations = np.zeros(count, dtype=np.int64)
+        self._evaluations, self._pieces = np.zeros((2, count), dtype=np.int64)
         self._visited_width = np.zeros(count)
         self._sampled = np.zeros(count, dtype=np.bool_)
         self._audits = [Audit(points=0, contradictions=0)] * count
@@ -182,20 +187,20 @@ class Run:
 
     def _look(self, zones: Zones) -> None:
         """Look at zones, the first ones as far as a round goes: at pieces in them, or at samples of all of each."""
-        per_width = self._evaluations / np.maximum(self._visited_width, np.spacing(1.0))
+        per_width = self._pieces / np.maximum(self._visited_width, np.spacing(1.0))
         too_many = per_width * AXIS * self._problem.law.spread > self._search.max_pieces
-        self._sampled |= too_many & (self._evaluations >= VISITED_FIRST)
+        self._sampled |= too_many & (self._pieces >= VISITED_FIRST)
         most = MOST_CALLS * self._problem.batch_size
-        sampled = self._sampled[zones.image]
+        expected = zones.width * per_width[zones.image]
+        sampled = self._sampled[zones.image] & (expected > FEW_PIECES)
         if sampled.any():
             some = zones.take(sampled).take(slice(max(1, most // samples(DEGREE))))
             self._table.remove(np.isin(self._table.segments.zone, some.zone))
             self._interpolate(cut(some, SAMPLED_WIDTH * self._problem.law.spread), DEGREE)
-            zones = zones.take(~sampled)
+            zones, expected = zones.take(~sampled), expected[~sampled]
         if len(zones) == 0:
             return
-        expected = np.minimum(POINTS_PER_PIECE * zones.width * per_width[zones.image], most)
-        count = np.maximum(1, expected.astype(np.int64))
+        count = np.maximum(1, np.minimum(POINTS_PER_PIECE * expected, most).astype(np.int64))
         zones = zones.take(np.cumsum(count) - count < most)
         zone, place = repeated(count[: len(zones)])
         # Near the middles, but never twice at one place: a point that is a breakpoint itself says nothing.
@@ -205,14 +210,9 @@ class Run:
     def _visit(self, zones: Zones, part: Integers, z: Floats) -> None:
         """Evaluate the model at points z (m,) in zones (m,), and conclude about the pieces that contain them."""
         image = zones.image[part]
-        try:
-            scores, slopes, left, right, kind = self._problem.pieces_at(image, z)
-        except (RuntimeError, NotImplementedError, ModelError):  # it has no derivative in forward mode
-            kind = "neither"
-        if kind == "neither":
-            self._sampled[:] = True
-            return
+        scores, slopes, left, right, curved = self._problem.pieces_at(image, z)
         self._evaluations += np.bincount(image, minlength=len(self._evaluations))
+        self._pieces += np.bincount(image, minlength=len(self._evaluations))
         # A piece may reach beyond its zone, into what is known.
         pieces = AxisParts(
             image=image, left=np.maximum(left, zones.left[part]), right=np.minimum(right, zones.right[part])
@@ -224,10 +224,10 @@ class Run:
         self._visited_width += np.bincount(pieces.image, pieces.width, minlength=len(self._visited_width))
         self._table.remove(np.isin(self._table.segments.zone, zones.zone[part]))
         self._table.add(_rest(zones, pieces, part))
-        if kind == "linear in pieces":
-            self._table.add(self._concluded(pieces, z[rows], scores[chosen], slopes[chosen]))
-        else:
+        if curved:
             self._interpolate(pieces, DEGREE_OF_PIECES)
+        else:
+            self._table.add(self._concluded(pieces, z[rows], scores[chosen], slopes[chosen]))
 
     def _close(self, zones: Zones) -> None:
         """Decide about narrow gaps between pieces where a unit is zero to rounding, so that no piece is found there.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import make_dual, unpack_dual
 
 from attentest.errors import AttentestError, SearchError, counted
-from attentest.search.breakpoints import Kind, followed
+from attentest.search.breakpoints import followed
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.law import Law
@@ -192,24 +192,29 @@ class SearchProblem:
         values, slopes = self._margins_and_slopes(*self._tensors(image, z))
         return self._checked(values, image, z), self._checked(slopes, image, z)
 
-    def pieces_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor, Points, Points, Kind]:
+    def pieces_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor, Points, Points, bool]:
         """Return scores and slopes (m, *grid) of images (m,) at points z (m,), and the ends (m,) of the pieces there.
 
-        The last of what is returned says what the scores are between the ends. They are computed in batches.
+        The last of what is returned says whether the scores are curved between the ends; if not, they are linear.
         """
-        columns, kinds = [], set()
+        columns, curved = [], False
         for start in range(0, len(z), self.batch_size):
             part = slice(start, start + self.batch_size)
             with followed(len(z[part]), self.device) as breakpoints:
                 images, points = self._tensors(image[part], z[part])
                 values = unpack_dual(self.scores(images, make_dual(points, torch.ones_like(points))))
-            kinds.add(breakpoints.kind)
+            if breakpoints.unknown:
+                raise SearchError(
+                    "the scores have kinks whose places the piecewise search cannot find (of "
+                    f"{', '.join(sorted(breakpoints.unknown))}): use spectral.",
+                    "search",
+                )
+            curved |= breakpoints.curved
             slopes = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
             columns.append((values.primal.detach(), slopes.detach(), breakpoints.before, breakpoints.after))
         scores, slopes, before, after = (torch.cat(parts) for parts in zip(*columns, strict=True))
         left, right = z + before.cpu().numpy(), z + after.cpu().numpy()
-        kind = next(kind for kind in get_args(Kind)[::-1] if kind in kinds)
-        return self._checked(scores, image, z), self._checked(slopes, image, z), left, right, kind
+        return self._checked(scores, image, z), self._checked(slopes, image, z), left, right, curved
 
     @cached_property
     def _margins(self) -> Function | None:
@@ -296,8 +301,8 @@ TOO_SHARP = "sharp"
 than ``max_evaluations``."""
 
 ROUGH = "rough"
-"""The error bar of p is as narrow as was asked for, but it rests on a measured roughness: the scores have kinks in
-places that are not known, or too many to visit each."""
+"""The error bar of p is as narrow as was asked for, but it rests on a measured roughness: there are too many kinks to
+visit each."""
 
 STATUSES = (CONVERGED, DECIDED, ROUGH, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, TOO_SHARP)
 """How a search can end."""

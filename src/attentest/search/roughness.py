@@ -1,9 +1,10 @@
 """Polynomials through scores that may have kinks or jumps between the nodes, with an error that is measured.
 
-The kinks of a network that are too many to visit, or whose places are not known, are roughness. They keep the last
-coefficients of a polynomial large, and scores between its nodes away from it: both are looked at, and the greater one
-is the error. The narrower a part of the axis is, the fewer kinks it has, so that what matters to p is looked at again
-until little is left. A bump between neighbouring points stays unseen; that is why results say that this was measured.
+The kinks of a network that are too many to visit are roughness. They keep the last coefficients of a polynomial large,
+and scores between its nodes away from it: both are looked at, and the greater one is the error. Among many kinks the
+greatest are no surprise. The narrower a part of the axis is, the fewer it has, so that what matters to p is looked at
+again, until there are so few that each is visited. A bump between neighbouring points that is much greater than all
+around it stays unseen; that is why results say that this was measured.
 """
 
 from __future__ import annotations
