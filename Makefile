@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 PLOTS := $(VENV)/.installed-plots
 CHECK := $(VENV)/.installed-check
 TEST := $(VENV)/.installed-test
-DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 COMPARED := $(VENV)/.installed-compared
 # Compiling all of torch and Ray would take most of the time; what is imported is compiled then.
@@ -35,6 +34,8 @@ $(PLOTS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attentest needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.11")'
 	@echo "installing into $(VENV), which takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
+	@# The pip that comes with Python 3.11 takes twice as long to resolve what to install.
+	$(INSTALL) --upgrade pip
 	$(INSTALL) -e '.[plots]'
 	@touch $@
 
@@ -42,11 +43,6 @@ $(CHECK) $(TEST) $(DOCS): $(VENV)/.installed-%: $(PLOTS)
 	@echo "installing what make $* needs"
 	$(INSTALL) -e '.[$*]'
 	@touch $@
-
-# What make check and make test need, resolved once.
-$(DEV): $(PLOTS)
-	$(INSTALL) -e '.[dev]'
-	@touch $(CHECK) $(TEST) $@
 
 # What the tests compare with. timm lies beside the environment, not in it: tests/timm_models/conftest.py says why.
 $(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(TEST)
@@ -63,7 +59,7 @@ test: $(COMPARED)
 test-slow: $(COMPARED)
 	$(BIN)/pytest -m slow -s
 
-test-wheel: $(TEST)
+test-wheel: $(CHECK)
 	@mkdir -p build
 	$(BIN)/pytest -m wheel --basetemp build/test-wheel tests/package/test_wheel.py
 

@@ -1,22 +1,28 @@
 """The wheel holds the whole package and nothing else, and works in an environment that has nothing else.
 
-It is installed with its dependencies from the package index, under the project's constraints, so `make test` leaves
-these tests out.
+Its dependencies, as its metadata list them, are linked from the environment of the tests, where the package index gave
+them under the project's constraints: a gigabyte is not installed twice. What is not there comes from the index, so
+`make test` leaves these tests out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
 from email import message_from_bytes
+from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
+from importlib.util import cache_from_source
 from pathlib import Path
+from zipfile import Path as ZipPath
 from zipfile import ZipFile
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 import attentest
 from attentest.training.bundled import BUNDLED, BUNDLED_SERIES, OTHERS
@@ -51,19 +57,59 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin directory of a new environment with the wheel, its dependencies and no extras.
-
-    It has a gigabyte, which can take a minute to remove: `make test-wheel` leaves that to its next run or `make clean`.
-    """
+    """The bin directory of a new environment with the wheel, its dependencies and no extras."""
     directory = tmp_path_factory.mktemp("environment")
-    venv.create(directory, with_pip=True, symlinks=True)
-    install(directory / "bin", str(wheel))
+    venv.create(directory, with_pip=False, symlinks=True)
+    install(directory / "bin", wheel)
     return directory / "bin"
 
 
-def install(where: Path, requirement: str) -> None:
+def install(where: Path, wheel: Path, *extras: str) -> None:
+    """Install the wheel with its dependencies, those of this environment first."""
+    (packages,) = where.parent.glob("lib/python*/site-packages")
+    (described,) = (path for path in ZipPath(wheel).iterdir() if path.name.endswith(".dist-info"))
+    linked: set[tuple[str, str]] = set()
+    link_dependencies(PathDistribution(described), extras, packages, linked)
+    assert len(linked) > 10
+    wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
     # Compiling all of torch would take most of the time; what is imported is compiled then.
-    run(where / "python", "-m", "pip", "install", "--quiet", "--no-compile", requirement, cwd=where)
+    pip = (sys.executable, "-m", "pip", "--python", where / "python")
+    run(*pip, "install", "--quiet", "--no-compile", wanted, cwd=where)
+
+
+def link_dependencies(
+    dependent: Distribution, extras: tuple[str, ...], packages: Path, linked: set[tuple[str, str]]
+) -> None:
+    """Link what a distribution with its extras requires, and what that requires, into a folder of packages."""
+    for text in dependent.requires or ():
+        required = Requirement(text)
+        if required.marker is not None and not any(required.marker.evaluate({"extra": it}) for it in ("", *extras)):
+            continue
+        for extra in ("", *required.extras):
+            if (required.name, extra) not in linked:
+                linked.add((required.name, extra))
+                try:
+                    found = distribution(required.name)
+                except PackageNotFoundError:
+                    continue  # pip looks for it in the package index
+                link_files(found, packages)
+                link_dependencies(found, (extra,) if extra else (), packages, linked)
+
+
+def link_files(found: Distribution, packages: Path) -> None:
+    for name in found.files or ():
+        if ".." in name.parts:
+            continue  # a script, which would start this environment
+        source = Path(str(found.locate_file(name)))
+        compiled = Path(cache_from_source(str(source)))
+        for path in (source, compiled) if source.suffix == ".py" else (source,):
+            target = packages / path.relative_to(str(found.locate_file("")))
+            if path.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(path, target)
+                except OSError:  # on another file system
+                    shutil.copy2(path, target)
 
 
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -104,7 +150,7 @@ def test_it_gives_a_p_value_without_extras(bare: Path, tmp_path: Path) -> None:
 
 
 def test_it_runs_the_demo(bare: Path, wheel: Path, tmp_path: Path) -> None:
-    install(bare, f"{wheel}[plots]")
+    install(bare, wheel, "plots")
     said = run(bare / "attentest", "demo", "--json", "--out", "figure/demo.png", cwd=tmp_path)
     noise, signal = map(json.loads, said.splitlines())
     assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
