@@ -52,6 +52,14 @@ def commands_built_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """Let ``os.fsync`` return at once: no test cuts the power, and thousands of calls would wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which takes an open file, too
+        yield
+
+
 @pytest.fixture(scope="session")
 def reference_directory() -> Path:
     """The published models and p-values; tests that need them are skipped where they are absent."""

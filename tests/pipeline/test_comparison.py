@@ -74,16 +74,19 @@ def test_exchanging_the_tests_changes_signs_alone(gamma: float) -> None:
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5])
 def test_p_is_uniform_under_the_null(gamma: float) -> None:
-    """Of 120 images of noise the share below 0.5 has a standard error of 0.046, that below 0.05 one of 0.02."""
+    """Of 72 images of noise the share below 0.5 has a standard error of 0.06, that below 0.05 one of 0.026.
+
+    Tests that rejected a quarter of such images would exceed the limit with probability 0.98.
+    """
     first, second = pair(confidence_level=None, randomise=gamma, search=SpectralSearch(tol=1e-2))
     rng, pvalues = np.random.default_rng(0), []
-    for number in range(120):
+    for number in range(72):
         image = rng.normal(size=SHAPE[1:])
         with suppress(InputError):
             pvalues.append(compare(first, second, image, name=number).pvalue)
-    assert len(pvalues) > 100
-    assert abs(np.mean(np.array(pvalues) < 0.5) - 0.5) < 3 * 0.046
-    assert abs(np.mean(np.array(pvalues) < 0.05) - 0.05) < 3 * 0.02
+    assert len(pvalues) > 60
+    assert abs(np.mean(np.array(pvalues) < 0.5) - 0.5) < 3 * 0.06
+    assert abs(np.mean(np.array(pvalues) < 0.05) - 0.05) < 3 * 0.026
 
 
 def test_words_numbers_and_figure(tmp_path: Path, saved_tiny_model: Path) -> None:
