@@ -28,6 +28,9 @@ PROCESSORS = [
     ("CLIP", {"size": {"shortest_edge": 41}, "crop_size": {"height": 61, "width": 31}}),
     ("Siglip", {"size": {"height": 96, "width": 96}}),
     ("Blip", {"size": {"height": 96, "width": 96}}),
+    ("ConvNext", {"size": {"shortest_edge": 64}, **IMAGENET}),
+    ("ConvNext", {"size": {"shortest_edge": 400}}),
+    ("MobileNetV2", {"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}}),
     ("Pvt", {"size": {"height": 96, "width": 96}}),
 ]
 """Names of classes, with settings."""

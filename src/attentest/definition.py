@@ -528,6 +528,14 @@ class MapDefinition:
         shown_default="predicted",
         label="Class",
     )
+    layer: str | None = option(
+        "Of grad-cam and hires-cam: the layer, by its name in a network (layer4), or its number in a transformer.",
+        default=None,
+        text=str,
+        metavar="LAYER",
+        panel=MODEL,
+        shown_default="the last",
+    )
     text: str | None = option(
         "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
         default=None,
@@ -556,6 +564,7 @@ class MapDefinition:
             "head_fusion": ("heads", None if self.heads == "mean" else _number_or_text(self.heads, "heads")),
             "target": ("target", None if self.target is None else _number_or_text(self.target, "target")),
             "sign": ("sign", self.sign),
+            "layer": ("layer", None if self.layer is None else _number_or_text(self.layer, "layer")),
         }
         given = {parameter: value for parameter, (_, value) in options.items() if value is not None}
         part = ATTENTION_MAPS.get(self.map_name.partition(":")[0])
@@ -565,7 +574,7 @@ class MapDefinition:
             given |= {"map": self.map_name} if self.map_name != "rollout" else {}
         if unused := next((parameter for parameter in given if parameter not in takes), None):
             name = options.get(unused, ("map_name",))[0]
-            if chosen == ("map_name", " rollout") and unused in ("target", "sign"):
+            if chosen == ("map_name", " rollout") and unused != "head_fusion":
                 raise InputError(f"{name} is for maps for a class: choose one too, such as grad-cam.", name)
             raise InputError(f"{name} does not go with {''.join(chosen)}: leave one of them out.", name, chosen[0])
         made: Aggregation | Relevance = (
@@ -577,7 +586,7 @@ class MapDefinition:
 
 
 def _number_or_text(text: str, name: str) -> int | str:
-    if not text.isdecimal():
+    if not text.removeprefix("-").isdecimal():
         return text
     if len(text) > LONGEST_NUMBER:
         raise InputError(f"{name} must have at most {LONGEST_NUMBER} digits, got {len(text)}.", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
@@ -78,6 +78,12 @@ def shortened(value: object) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with what it counts: "1 image", "2,000 images", "3 classes"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def listed(words: Iterable[str], conjunction: str = "or") -> str:
+    """Return words as a sentence lists them: "a, b or c"."""
+    *most, last = words
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
 
 
 NOUNS = {

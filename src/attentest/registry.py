@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError, listed, shortened
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,15 @@ class MapPart(Part):
 
     takes: tuple[str, ...] = ("head_fusion",)
     transformers: bool = True
-    networks: bool = False
-    """Whether vision transformers give it, and networks whose attention is not read."""
+    """Whether vision transformers give it."""
+    networks: str = ""
+    """What a network whose attention is not read must return to give it: "classes", the scores of each, (m, K);
+    "pixels", scores at each, (m, K, *grid); or an "image" (m, C, *axes). Empty for maps of attention."""
 
 
 FOR_A_CLASS = ("target", "sign")
-"""What maps for a class take."""
+OF_A_LAYER = ("layer", *FOR_A_CLASS)
+"""What maps for a class take, and those of a layer."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,7 @@ class Registry(dict[str, AnyPart]):
 
     def choices(self, *others: str) -> str:
         """Return the names as a sentence lists them, with their arguments: "a, b:RADIUS or c"."""
-        *most, last = (*self._spelled(), *others)
-        return f"{', '.join(most)} or {last}" if most else last
+        return listed((*self._spelled(), *others))
 
     def help(self) -> str:
         """Return the names with their summaries, for a help text."""
@@ -180,43 +182,46 @@ ATTENTION_MAPS = Registry(
             takes=("target",),
         ),
         "grad-cam": MapPart(
-            "attention.relevance:GradCAM", "Grad-CAM for a class, of the last layer", takes=FOR_A_CLASS, networks=True
+            "attention.relevance:GradCAM",
+            "Grad-CAM for a class, of the last layer or another",
+            takes=OF_A_LAYER,
+            networks="classes",
         ),
         "hires-cam": MapPart(
-            "attention.relevance:HiResCAM", "HiResCAM for a class, of the last layer", takes=FOR_A_CLASS, networks=True
+            "attention.relevance:HiResCAM", "HiResCAM for a class, likewise", takes=OF_A_LAYER, networks="classes"
         ),
         "cam": MapPart(
             "attention.network:CAM",
             "class activation map, of a network that ends in global average pooling and a linear layer",
             takes=FOR_A_CLASS,
             transformers=False,
-            networks=True,
+            networks="classes",
         ),
         "input-gradient": MapPart(
             "attention.relevance:InputGradient",
             "gradient of a class score in the input",
             takes=FOR_A_CLASS,
-            networks=True,
+            networks="classes",
         ),
         "integrated-gradients": MapPart(
             "attention.relevance:IntegratedGradients",
             "that gradient times the input, averaged on the way from zero to it",
             takes=FOR_A_CLASS,
-            networks=True,
+            networks="classes",
         ),
         "segmentation": MapPart(
             "attention.network:Segmentation",
             "the score of a class at each pixel, of a network that segments",
             takes=("target",),
             transformers=False,
-            networks=True,
+            networks="pixels",
         ),
         "residual": MapPart(
             "attention.network:Residual",
             "the image less its reconstruction, of a network that reconstructs",
             takes=(),
             transformers=False,
-            networks=True,
+            networks="image",
         ),
     },
 )

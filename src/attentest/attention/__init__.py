@@ -14,7 +14,7 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
-from attentest.attention.network import CAM, NetworkScores, OutputScores, Residual, Segmentation
+from attentest.attention.network import CAM, NetworkScores, OutputScores, Residual, Segmentation, check_returns_map
 from attentest.attention.relevance import (
     GradCAM,
     GradientRollout,
@@ -28,6 +28,7 @@ from attentest.attention.score_function import (
     NumpyScores,
     ScoreFunction,
     TorchScores,
+    checked_shape,
     function_scores,
     score_properties,
 )
@@ -84,6 +85,8 @@ def as_score_function(
         score_properties(model)
         return model
     if image_shape is not None and callable(model) and not isinstance(model, type):
+        if isinstance(model, torch.nn.Module):
+            check_returns_map(model, checked_shape(image_shape, "image_shape"))
         return function_scores(model, image_shape, device, batch_size=batch_size, memory_budget=memory_budget)
     raise InputError(
         f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "

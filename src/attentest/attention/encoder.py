@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from attentest.attention.aggregation import Tokens
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
-from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
+from attentest.errors import AttentestWarning, InputError, ModelError, counted, listed, shortened
 from attentest.images.resize_matrix import AXES
 from attentest.registry import MODEL_LIBRARIES
 
@@ -156,11 +156,7 @@ def model_libraries() -> dict[str, ModelLibrary]:
 
 def readable_models() -> str:
     """Return the models that can be read as error messages list them: "ViT or DeiT of Hugging Face, ViT of timm"."""
-    listed = []
-    for name, library in model_libraries().items():
-        *most, last = library.models
-        listed.append(f"{', '.join(most)} or {last} of {name}" if most else f"{last} of {name}")
-    return ", ".join(listed)
+    return ", ".join(f"{listed(library.models)} of {name}" for name, library in model_libraries().items())
 
 
 REASONS = {
@@ -190,7 +186,8 @@ def unreadable(kind: object, model: str) -> ModelError:
     )
     return ModelError(
         f"{model} is of type {kind!r}, {next(reasons, 'which attentest does not know')}: give one of these: "
-        f"{readable_models()}, or a function from images to scores: AttentionTest(function, image_shape=...)."
+        f"{readable_models()}, a network with a map of its own: AttentionTest(model, image_shape=..., "
+        "attention=GradCAM(...)), or a function from images to scores: AttentionTest(function, image_shape=...)."
     )
 
 

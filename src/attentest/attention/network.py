@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from attentest.attention.relevance_scores import RelevanceScores, labels_of
 from attentest.attention.score_function import SAME, Sign, checked_shape
 from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
 from attentest.checks import whole_number
-from attentest.errors import InputError, ModelError, shortened
+from attentest.errors import InputError, ModelError, listed, shortened
 from attentest.registry import ATTENTION_MAPS
 
 COPIES = 6
@@ -232,10 +233,9 @@ class NetworkScores(_Network, RelevanceScores):
         # Without patches, a map on the input has a value for each pixel.
         self._map: Relevance = replace(attention, per="pixel") if hasattr(attention, "per") else attention
         if not isinstance(attention, Relevance) or attention.at == "attention" or attention.head == "text":
-            *most, last = (name for name, part in ATTENTION_MAPS.items() if part.networks)
             raise ModelError(
                 f"the network of type {type(model).__name__!r} has no attention that is read, which "
-                f"{attention.describe()['name']} needs: the maps of such networks are {', '.join(most)} and {last}."
+                f"{attention.describe()['name']} needs: the maps of such networks are {listed(network_maps(), 'and')}."
             )
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
@@ -416,7 +416,7 @@ def _layer(maps: Mapping[str, tuple[int, ...]], asked: int | str, kind: str) -> 
         raise ModelError(f"no layer of the network of type {kind!r} returns a map with axes.", "layer")
     if asked == -1:
         return names[-1]
-    if asked in maps:
+    if str(asked) in maps:
         return str(asked)
     raise InputError(
         f"layer must be the name of a layer whose output is a map, such as {', '.join(map(repr, names[-3:]))}, got "
@@ -461,6 +461,33 @@ def _same(first: Any, second: Any) -> bool:
     if not isinstance(first, Tensor) or not isinstance(second, Tensor) or first.shape != second.shape:
         return False
     return bool((first - second).abs().amax() <= SAME * second.abs().amax())
+
+
+def network_maps(*returned: str) -> list[str]:
+    """Return the names of the maps of networks, all or those of networks that return "classes", "pixels", "image"."""
+    asked = returned or ("classes", "pixels", "image")
+    return [name for name, part in ATTENTION_MAPS.items() if part.networks in asked]
+
+
+@torch.no_grad()
+def check_returns_map(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise an error if a module, which is to return a map of images (C, *axes), returns what maps are made of."""
+    try:
+        whole = copy.deepcopy(model).eval()
+        images = torch.zeros(1, *shape, dtype=torch.float64).to(next(whole.parameters(), torch.zeros(1)))
+        output = output_of(whole, images)
+    except Exception:  # noqa: BLE001  # whatever it is, the first image will say it
+        return
+    if not isinstance(output, Tensor) or output.ndim == images.ndim - 1:
+        return
+    returned = {2: ["classes"], images.ndim: ["pixels"]}.get(output.ndim, [])
+    returned += ["image"] if output.shape == images.shape else []
+    if returned:
+        raise ModelError(
+            f"the network of type {type(model).__name__!r} returns {_shape(output)} for an image, which is no map of "
+            f"it: attention must be {listed(network_maps(*returned))}.",
+            "attention",
+        )
 
 
 def output_of(module: nn.Module, images: Tensor) -> Any:

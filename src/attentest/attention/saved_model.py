@@ -12,18 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
-from attentest.attention.encoder import MOST_PATCHES, checked_size, unreadable
+from attentest.attention.encoder import MOST_PATCHES, checked_size, pair, unreadable
 from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type, square_of
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
+from attentest.attention.network import network_maps
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
 from attentest.attention.text import tokeniser
 from attentest.checks import positive_number, real_number, whole_number
-from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
+from attentest.errors import AttentestWarning, InputError, ModelError, counted, listed, shortened
 
 UNUSED_WEIGHTS = re.compile(
     r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
@@ -96,6 +97,15 @@ class ModelConfig:
                         f"'hidden_act' must be one of {', '.join(sorted(known))}, got {shortened(name)}: use the "
                         "config.json that was saved with the weights."
                     )
+
+    def check_numbers(self) -> None:
+        """Check that no number is larger than that of any model, where it is not known what each stands for."""
+        with self._checking():
+            for name, value in self.settings.items():
+                most = MOST_LAYERS if re.search("depth|repeat|layers|blocks", name) else LARGEST_WIDTH
+                for number in value if isinstance(value, list) else [value]:
+                    if isinstance(number, (int, float)) and not abs(number) <= most:
+                        raise InputError(f"{name!r} must be at most {most}, got {shortened(number)}.")
 
     def least_weights(self, defaults: Any, family: Family) -> int:
         """Return the least number of weights of such a model: those of its projections, which every family has.
@@ -176,17 +186,41 @@ class SavedModel:
     """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one.
 
     ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise, or empty. If a
-    head was asked for, the encoder is a part of the model with it; ``tokeniser`` is that of a model with texts.
+    head was asked for, the encoder is a part of the model with it; ``tokeniser`` is that of a model with texts. With
+    ``is_network`` it is a network without attention, such as a CNN, with its head.
     """
 
     encoder: nn.Module
     processor: dict[str, Any] | None
     usual_processor: str
     tokeniser: Callable[[str], tuple[int, ...]] | None = None
+    is_network: bool = False
+
+    def shape_for(self, image_size: Any) -> tuple[int, ...] | None:
+        """Return the shape (C, H, W) of a network's images, of this size or its own; None for a transformer."""
+        if not self.is_network:
+            return None
+        config: Any = self.encoder.config
+        size = getattr(config, "image_size", None) if image_size is None else image_size
+        if size is None:
+            raise ModelError(
+                f"the model is of type {config.model_type!r} and takes images of any size: say which with image_size.",
+                "image_size",
+            )
+        return int(getattr(config, "num_channels", 3)), *pair(size)
 
     def __repr__(self) -> str:
         processor = "None" if self.processor is None else f"<{len(self.processor)} settings>"
         return f"SavedModel(encoder=<{type(self.encoder).__name__}>, processor={processor})"
+
+
+PROCESSORS = {
+    **dict.fromkeys(("resnet", "regnet", "convnext", "convnextv2"), "ConvNextImageProcessor"),
+    "mobilenet_v1": "MobileNetV1ImageProcessor",
+    "mobilenet_v2": "MobileNetV2ImageProcessor",
+    "bit": "BitImageProcessor",
+}
+"""Image processors of networks without attention, by type, where their defaults are known."""
 
 
 def load_model(
@@ -197,7 +231,7 @@ def load_model(
     revision: str | None = None,
     head: Literal["", "classes", "text"] = "",
 ) -> SavedModel:
-    """Load the encoder of a vision transformer saved with ``save_pretrained``.
+    """Load the encoder of a vision transformer, or a CNN with its head, saved with ``save_pretrained``.
 
     Parameters
     ----------
@@ -226,9 +260,8 @@ def load_model(
             raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
         config = ModelConfig(settings, files.source)
         family = family_of_type(config.model_type)
-        if family is None:
-            raise unreadable(config.model_type, f"the model {files.where}")
-        encoder = _encoder(family, config, files, head)
+        usual_processor = PROCESSORS.get(str(config.model_type), "") if family is None else family.processor
+        encoder = _network(config, files, head) if family is None else _encoder(family, config, files, head)
         tokens = None
         if head == "text":
             part = settings.get("text_config")
@@ -240,7 +273,7 @@ def load_model(
                 **files.options,
             )
         processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
-        if processor and not family.processor:
+        if processor and family is not None and not family.processor:
             warnings.warn(
                 f"the processor saved with the model of type {config.model_type!r} is not applied: give arrays as the "
                 "model takes them.",
@@ -249,7 +282,11 @@ def load_model(
             )
             processor = None
         return SavedModel(
-            encoder=encoder, processor=processor or None, usual_processor=family.processor, tokeniser=tokens
+            encoder=encoder,
+            processor=processor or None,
+            usual_processor=usual_processor,
+            tokeniser=tokens,
+            is_network=family is None,
         )
 
 
@@ -258,17 +295,55 @@ def _encoder(family: Family, config: ModelConfig, files: ModelFiles, head: str) 
     config.check_dtype()
     with nullcontext() if is_vit else quiet_transformers():
         defaults = ViTSettings() if is_vit else encoder_class(family).config_class()
-    least = config.least_weights(defaults, family)
+    stored = _stored(files, config.least_weights(defaults, family))
+    path = files.path(WEIGHTS) if is_vit and files.directory is not None else None
+    is_plain = path is not None and not files.path("adapter_config.json") and head != "text"
+    plain = stored_vit(config.settings, path, bool(head)) if path is not None and is_plain else None
+    if plain is not None:
+        return plain
+    loaded = _class_with_head(family.model_types, config, files, head) if head else encoder_class(family)
+    options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler and not head else {}
+    return _load_weights(loaded, config, files, stored, bool(head), options)
+
+
+def _stored(files: ModelFiles, least: int) -> StoredWeights | None:
+    """Return what the files with weights hold; raise an error if that is less than the configuration asks for."""
     stored = files.weights()
     if stored is not None and least > stored.count:
         raise ModelError(
             f"the config.json of {files.source} asks for a model with at least {least} weights, but its files hold "
             f"{stored.count}; {ADVICE}"
         )
-    path = files.path(WEIGHTS) if is_vit and files.directory is not None else None
-    is_plain = path is not None and not files.path("adapter_config.json") and head != "text"
-    plain = stored_vit(config.settings, path, bool(head)) if path is not None and is_plain else None
-    return _load_weights(family, config, files, stored, head) if plain is None else plain
+    return stored
+
+
+def _network(config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
+    """Return a classifier of transformers without attention, such as a ResNet; raise an error for any other model."""
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as CLASSIFIERS
+
+    kind = config.model_type
+    name = CLASSIFIERS.get(kind) if isinstance(kind, str) else None
+    if not isinstance(name, str) or not hasattr(transformers, name):
+        raise unreadable(kind, f"the model {files.where}")
+    config.check_dtype()
+    config.check_numbers()
+    classifier: Any = getattr(transformers, name)
+    try:
+        with quiet_transformers(), torch.device("meta"):  # without values, which may take more memory than there is
+            built = classifier(classifier.config_class.from_dict(dict(config.settings)))
+    except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration
+        raise files.not_loaded(error) from None
+    if any("attention" in type(part).__name__.lower() for part in built.modules()):
+        raise unreadable(kind, f"the model {files.where}")
+    if head != "classes":
+        raise ModelError(
+            f"the model {files.where} is of type {kind!r}, which is no transformer: attention must be "
+            f"{listed(network_maps('classes'))}.",
+            "attention",
+        )
+    stored = _stored(files, sum(weights.numel() for weights in built.parameters()))
+    return _load_weights(_class_with_head((kind,), config, files, head), config, files, stored, True, {})
 
 
 WITH_HEAD = {
@@ -278,7 +353,7 @@ WITH_HEAD = {
 """Names of the classes of transformers that have a head of each kind."""
 
 
-def _class_with_head(family: Family, config: ModelConfig, files: ModelFiles, head: str) -> Any:
+def _class_with_head(model_types: tuple[str, ...], config: ModelConfig, files: ModelFiles, head: str) -> Any:
     """Return the class of transformers that a configuration names for a model with a head."""
     import transformers
 
@@ -286,24 +361,28 @@ def _class_with_head(family: Family, config: ModelConfig, files: ModelFiles, hea
     stated = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     for name in filter(WITH_HEAD[head].search, stated):
         model = getattr(transformers, name, None)
-        if getattr(getattr(model, "config_class", None), "model_type", None) in family.model_types:
+        if getattr(getattr(model, "config_class", None), "model_type", None) in model_types:
             return model
     needed = "a classification head" if head == "classes" else "a part for texts"
     raise ModelError(
         f"the model {files.where} was not saved with {needed} (its config.json names {', '.join(stated) or 'none'}): "
-        "give one that was, or use rollout.",
+        f"give one that was{'' if family_of_type(config.model_type) is None else ', or use rollout'}.",
         *(["target"] if head == "classes" else []),
     )
 
 
 def _load_weights(
-    family: Family, config: ModelConfig, files: ModelFiles, stored: StoredWeights | None, head: str
-) -> Any:
+    loaded: Any,
+    config: ModelConfig,
+    files: ModelFiles,
+    stored: StoredWeights | None,
+    head: bool,
+    options: Mapping[str, Any],
+) -> nn.Module:
+    """Return a model of a class of transformers with the weights of the files."""
     from transformers.activations import ACT2FN
 
     config.check_activation(ACT2FN)
-    options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler and not head else {}
-    loaded = _class_with_head(family, config, files, head) if head else encoder_class(family)
     try:
         with quiet_transformers():
             model, info = loaded.from_pretrained(
@@ -320,8 +399,8 @@ def _load_weights(
             )
     except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
         raise files.not_loaded(error) from None
-    _check_matching(model, info, files.where, stored.shapes if stored else {}, bool(head))
-    return model
+    _check_matching(model, info, files.where, stored.shapes if stored else {}, head)
+    return cast("nn.Module", model)
 
 
 def _check_matching(

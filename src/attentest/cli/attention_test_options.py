@@ -6,7 +6,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from attentest.cli.options import DEFAULT_MAX_EVALUATIONS, DEFAULT_TOL, SEARCH, SPECTRAL, DeviceOption, search_option
+from attentest.cli.options import (
+    DEFAULT_MAX_EVALUATIONS,
+    DEFAULT_TOL,
+    SEARCH,
+    SPECTRAL,
+    DeviceOption,
+    named_by_options,
+    search_option,
+)
 from attentest.cli.values import as_chosen_contrast, as_noise_model, noise_file, onnx_file
 from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, ModelDefinition, PretrainedDefinition, option
 from attentest.errors import InputError
@@ -35,7 +43,8 @@ class AttentionTestOptions:
         "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0, panel=IMAGE
     )
     model: str | None = option(
-        "Directory of a saved Hugging Face ViT, or its id on the hub; an ONNX file of any network; or a bundled model: "
+        "Directory of a saved Hugging Face ViT or CNN, or its id on the hub; an ONNX file of any network; or a bundled "
+        "model: "
         "base16, signal256, volume16.",
         default=None,
         metavar="DIR",
@@ -124,8 +133,10 @@ class AttentionTestOptions:
         if file := onnx_file(self.model):
             known = {defined.name for defined in fields(ModelDefinition)}
             return AttentionTest.from_onnx(file, **{name: options[name] for name in options if name in known})
-        return AttentionTest.from_pretrained(
-            model_named(self.model) if self.model else bundled_model(),
-            preprocessing="saved" if self.preprocessing else None,
-            **options,
-        )
+        of_layer = str(self.mapped["map_name"]).startswith("layer:")
+        with named_by_options({"layer": "--map layer:K"} if of_layer else {}):
+            return AttentionTest.from_pretrained(
+                model_named(self.model) if self.model else bundled_model(),
+                preprocessing="saved" if self.preprocessing else None,
+                **options,
+            )

@@ -16,7 +16,7 @@ from attentest.cli.values import check_files
 from attentest.definition import option
 from attentest.errors import InputError
 
-ANOTHER_MAP = {"map_name": "rollout", "target": None, "sign": None, "text": None}
+ANOTHER_MAP = {"map_name": "rollout", "target": None, "layer": None, "sign": None, "text": None}
 """Options of a map that is made in another way than the first, unless they are given."""
 
 

@@ -27,7 +27,7 @@ from attentest.cli.options import (
 from attentest.cli.output import Move, print_json, progress_bar, say
 from attentest.cli.values import as_noise_model, check_files, noise_file
 from attentest.definition import option
-from attentest.errors import InputError, counted, worded
+from attentest.errors import InputError, counted, listed, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -362,11 +362,9 @@ def _check_parameters(estimator: str, parameters: Iterable[str]) -> None:
     for parameter in parameters:
         having = [name for name in NOISE_ESTIMATORS if parameter in signature(NOISE_ESTIMATORS.load(name)).parameters]
         if estimator not in having:
-            *most, last = having
-            names = f"{', '.join(most)} and {last}" if most else last
             raise InputError(
-                f"--{parameter.replace('_', '-')} is for the estimator{'s' if most else ''} {names}, but "
-                f"--estimator is {estimator}."
+                f"--{parameter.replace('_', '-')} is for the estimator{'s' if len(having) > 1 else ''} "
+                f"{listed(having, 'and')}, but --estimator is {estimator}."
             )
 
 

@@ -47,13 +47,13 @@ REGISTRIES: dict[str, Registry[Any]] = {
 """Registries of the names that options take; what each stands for is said at the end of the help."""
 
 OTHER_NAMES = {
+    "attention": "--map",
     "certification": "--certify",
     "decide_at": "--decide",
     "deltas": "--delta",
     "drawn_noise": "--true-noise",
     "head_fusion": "--heads",
     "image_shape": "--size",
-    "layer": "--map layer:K",
     "mean_sha256": "--mean",
     "model_sha256": "--model",
     "n": "--images",

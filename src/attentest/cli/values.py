@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attentest.cli.options import named_by_options
 from attentest.definition import LONGEST_NUMBER
-from attentest.errors import NOISE_GUIDE, InputError, shortened
+from attentest.errors import NOISE_GUIDE, InputError, listed, shortened
 from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def _numbers(text: str, option: str, *others: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        *most, last = ("a number", "several separated by commas", *others)
-        raise InputError(f"{option} must be {', '.join(most)} or {last}, got {shortened(text)}.") from None
+        allowed = listed(("a number", "several separated by commas", *others))
+        raise InputError(f"{option} must be {allowed}, got {shortened(text)}.") from None
 
 
 def _whole_number(digits: str, option: str) -> int:

@@ -26,6 +26,9 @@ NESTING_KEYS = ("image_processor", "data_config", "pretrained_cfg")
 
 SUFFIXES = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 
+CROPS_A_SHARE, LEAST_STRETCHED = "ConvNext", 384
+"""The processor that resizes to a size over crop_pct and crops that, and the size from which it stretches images."""
+
 LINEAR_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 HARMLESS_STEPS = ("do_convert_rgb", "do_reduce_labels")
 """Steps that can be ignored: colours are for the caller to convert, and labels are not images."""
@@ -45,15 +48,10 @@ _IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.
 _OPENAI = {"image_mean": (0.48145466, 0.4578275, 0.40821073), "image_std": (0.26862954, 0.26130258, 0.27577711)}
 _STANDARD = {"image_mean": _HALF, "image_std": _HALF}
 _STEPS_ON = {"do_resize": True, "do_rescale": True, "do_normalize": True}
-_CLIP = {
-    **_STEPS_ON,
-    **_OPENAI,
-    "size": 224,
-    "default_to_square": False,
-    "resample": 3,
-    "do_center_crop": True,
-    "crop_size": 224,
-}
+_SHORTEST = {"default_to_square": False}
+_CROP = {**_SHORTEST, "do_center_crop": True, "crop_size": 224}
+_CLIP = {**_STEPS_ON, **_OPENAI, **_CROP, "size": 224, "resample": 3}
+_MOBILE = {**_STEPS_ON, **_STANDARD, **_CROP, "size": 256, "resample": 2}
 
 CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ViT": {**_STEPS_ON, **_STANDARD, "size": 224, "resample": 2},
@@ -65,6 +63,9 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Siglip": {**_STEPS_ON, **_STANDARD, "size": (224, 224), "resample": 3, "default_to_square": False},
     "Blip": {**_STEPS_ON, **_OPENAI, "size": 384, "resample": 3},
     "DINOv3ViT": {**_STEPS_ON, **_IMAGENET, "size": 224, "resample": 2},
+    "ConvNext": {**_STEPS_ON, **_STANDARD, **_SHORTEST, "size": 384, "resample": 3, "crop_pct": 224 / 256},
+    "MobileNetV1": _MOBILE,
+    "MobileNetV2": _MOBILE,
     "Pvt": {**_STEPS_ON, **_IMAGENET, "size": 224, "resample": 3},
 }
 """The image processors of transformers that only resize, crop, rescale and normalise, and their defaults."""
@@ -116,13 +117,14 @@ def _family(settings: Mapping[str, Any]) -> str | None:
 
     Raise an error if it takes a step that is not known here.
     """
+    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     for key, value in settings.items():
         step = str(key).startswith("do_") and key not in (*LINEAR_STEPS, *HARMLESS_STEPS)
-        if value and (step or key in UNKNOWN_SETTINGS):
+        known = key == "crop_pct" and str(named).startswith(CROPS_A_SHARE)
+        if value and (step or key in UNKNOWN_SETTINGS) and not known:
             raise InputError(
                 f"the image processor has {key} set to {value!r}, a step that attentest does not know: {BY_HAND}."
             )
-    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if named is None:
         return None
     for suffix in SUFFIXES:
@@ -137,13 +139,15 @@ def _family(settings: Mapping[str, Any]) -> str | None:
 
 def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters for the complete settings of an image processor of transformers."""
-    _family(settings)  # raises an error for one that is not known
+    family = _family(settings)  # raises an error for one that is not known
     parameters: dict[str, Any] = {}
     if _is_on(settings, "do_resize"):
         square = settings.get("default_to_square") is not False
         filter_code = settings.get("resample")
         parameters["resize"] = _size(settings, "do_resize", "size", square)
         parameters["interpolation"] = _interpolation(2 if filter_code is None else filter_code)
+        if family == CROPS_A_SHARE:
+            parameters |= _share_of(parameters["resize"], positive_number(settings.get("crop_pct"), "crop_pct"))
     if _is_on(settings, "do_center_crop"):
         parameters["crop"] = crop = _size(settings, "do_center_crop", "crop_size", square=True)
         if isinstance(crop, int):
@@ -156,6 +160,14 @@ def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             value = _required(settings, "do_normalize", f"image_{name}")
             parameters[name] = value if isinstance(value, (Sequence, np.ndarray, Tensor)) else (value,)
     return parameters
+
+
+def _share_of(side: Any, share: float) -> dict[str, Any]:
+    """Return how ConvNeXt's processor makes a square: the middle share of the image, or for large ones all of it."""
+    if not isinstance(side, int):
+        raise InputError(f"size of a ConvNeXt image processor must have shortest_edge alone, got {side}.")
+    whole = side >= LEAST_STRETCHED
+    return {"resize": (side, side)} if whole else {"resize": int(side / share), "crop": (side, side)}
 
 
 def _is_on(settings: Mapping[str, Any], step: str) -> bool:

@@ -123,7 +123,8 @@ class AttentionTest:
         preprocessing, image_size = preprocessing_and_size(
             processor, definition.image_size, saved_with=source if as_saved else None
         )
-        scores = _scores(saved.encoder, definition, image_size, owned=True)
+        shape = saved.shape_for(image_size)
+        scores = _scores(saved.encoder, definition, image_size, owned=True, shape=shape)
         if as_saved and preprocessing is None and saved.usual_processor and len(scores.image_shape) == 3:
             preprocessing = Preprocessing.usual(saved.usual_processor, scores.image_shape)
         return cls(scores, **_of_scores(definition, preprocessing))
@@ -587,13 +588,17 @@ AttentionTest.__doc__ = (AttentionTest.__doc__ or "").replace("{options}", docum
 
 
 def _scores(
-    model: torch.nn.Module, definition: Definition, image_size: int | tuple[int, ...] | None, owned: bool = False
+    model: torch.nn.Module,
+    definition: Definition,
+    image_size: int | tuple[int, ...] | None,
+    owned: bool = False,
+    shape: tuple[int, ...] | None = None,
 ) -> ViTScores:
-    """Return the score function of a vision transformer; ``owned`` if nobody else uses the model."""
+    """Return the score function of a model; ``owned`` if nobody else uses it, with the shape of a network's images."""
     attention: Any = as_attention_map(definition.attention)
     of_network = OutputScores if isinstance(attention, OutputMap) else NetworkScores
     kind = RelevanceScores if isinstance(attention, Relevance) else ViTScores
-    shape = getattr(definition, "image_shape", None)
+    shape = getattr(definition, "image_shape", shape)
     if shape is None and isinstance(attention, OutputMap):
         raise InputError(f"{attention.name} is a map of a network: give image_shape, or an ONNX file.")
     return (kind if shape is None else of_network)(
