@@ -86,7 +86,7 @@ def test_what_is_no_engine() -> None:
 @pytest.mark.parametrize("name", registry.ATTENTION_MAPS)
 def test_attention_maps(name: str) -> None:
     part = registry.ATTENTION_MAPS[name]
-    values = {"head_fusion": "max", "target": 3, "sign": "signed"}
+    values = {"head_fusion": "max", "target": 3, "sign": "signed", "layer": "layer4"}
     chosen = {parameter: values[parameter] for parameter in part.takes}
     made = registry.ATTENTION_MAPS.create(spelled(name, part), **chosen)
     kind = Relevance if part.transformers or "sign" in chosen else OutputMap
