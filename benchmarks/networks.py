@@ -124,8 +124,8 @@ def random_networks(count: int, processes: int, sampled: bool) -> None:
             statuses, wrong = Counter(row[0] for row in found), [row[4] for row in found if row[4]]
             distance, bar, evaluations = (np.array([row[i] for row in found]) for i in (1, 2, 3))
             print(
-                f"| {kind} | {len(found)} | {statuses['converged'] + statuses['rough']} | {len(wrong)} | {np.median(distance):.0e} | "
-                f"{bar.max():.1e} | {np.median(evaluations):.0f} |",
+                f"| {kind} | {len(found)} | {statuses['converged'] + statuses['rough']} | {len(wrong)} | "
+                f"{np.median(distance):.0e} | {bar.max():.1e} | {np.median(evaluations):.0f} |",
                 flush=True,
             )
             print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
