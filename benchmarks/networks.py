@@ -111,7 +111,7 @@ def one(kind: str, seed: int, sampled: bool = False) -> tuple[str, float, float,
 def random_networks(count: int, processes: int, sampled: bool) -> None:
     """Print a table of random networks of each kind, whose pieces are visited, or sampled where they are many."""
     print(
-        "| kind | tested | converged, or rough | outside | median distance from dense p | greatest bar | median evaluations |"
+        "| kind | tested | converged or rough | outside | median distance from dense p | greatest bar | evaluations |"
     )
     print("|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(processes) as pool:
