@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attentest.attention import encoder as encoders
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import (
     ATTENTION_NAME,
@@ -19,16 +20,6 @@ from attentest.attention.attention_reader import (
     plain_attention,
     resampled_positions,
     set_constant_method,
-)
-from attentest.attention.encoder import (
-    Encoder,
-    ModelLibrary,
-    check_same_size,
-    check_whole_patches,
-    checked_size,
-    float64_copy,
-    pair,
-    patches_along,
 )
 from attentest.attention.stored_vit import ViTModel
 from attentest.attention.windows import Windows, windows_of_stages
@@ -244,7 +235,7 @@ def encoder_class(family: Family) -> Any:
         ) from None
 
 
-def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> encoders.Encoder:
     """Return a float64 copy of an encoder that exposes its attention, for one size of image."""
     family = family_of(module)
     assert family is not None
@@ -252,19 +243,19 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     kind = str(config.model_type)
     trained, patch_size = _sides(config, family.image_size), _sides(config, family.patch_size)
     stride = _sides(config, family.stride) or patch_size
-    size = checked_size(trained if image_size is None else image_size, patch_size, stride)
+    size = encoders.checked_size(trained if image_size is None else image_size, patch_size, stride)
     any_size = family.any_size and len(trained) == 2  # positions are resampled on images
     if not any_size:
-        check_same_size(kind, trained, size)
+        encoders.check_same_size(kind, trained, size)
     if getattr(config, "channel_attention", False):
         raise ModelError(
             f"the model is of type {kind!r} with channel_attention, so that layers attend along time and across "
             "channels in turn, and their attention is no map over time: give a score function of your own."
         )
     if family.windows:
-        check_whole_patches(kind, patch_size, size)
-    grid = patches_along(size, patch_size, stride)
-    encoder, weights = float64_copy(module, device, kind, owned)
+        encoders.check_whole_patches(kind, patch_size, size)
+    grid = encoders.patches_along(size, patch_size, stride)
+    encoder, weights = encoders.float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
         _expose_attention(encoder)
     if hasattr(encoder.config, "mask_ratio"):
@@ -281,7 +272,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     patchifier = getattr(encoder, "patchifier", None)  # of PatchTST, each of whose channels is a sequence
     windows = _windows(encoder, (grid[0], grid[1])) if family.windows else ()
     width = int(config.embed_dim if windows else config.hidden_size)
-    return Encoder(
+    return encoders.Encoder(
         module=encoder,
         forward=family.forward or nn.Module.__call__,
         kind=kind,
@@ -364,7 +355,7 @@ def _fix_positions(encoder: Any, family: Family, grid: tuple[int, int]) -> None:
     """
     config = encoder.config
     height, width = _sides(config, family.image_size)
-    patch_height, patch_width = pair(config.patch_size)
+    patch_height, patch_width = encoders.pair(config.patch_size)
     trained = height // patch_height, width // patch_width
     positions = _positions(encoder.embeddings)
     if positions is not None:
@@ -406,7 +397,7 @@ def _class_scores(model: nn.Module, images: Tensor) -> Any:
     return getattr(output, "logits", getattr(output, "prediction_logits", output))
 
 
-LIBRARY = ModelLibrary(
+LIBRARY = encoders.ModelLibrary(
     models=tuple(family.name for family in FAMILIES),
     package="transformers",
     recognises=lambda module: family_of(module) is not None,

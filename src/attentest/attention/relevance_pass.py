@@ -8,20 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attentest.attention import forward_pass
 from attentest.attention.attention_reader import collected_attention
 from attentest.attention.class_scores import ClassScores, HeadOfTokens
 from attentest.attention.encoder import Encoder
-from attentest.attention.forward_pass import (
-    Affine,
-    Norm,
-    PlainLayer,
-    PlainPass,
-    PlainWeights,
-    is_gelu,
-    layers_of,
-    mapped,
-    part_of,
-)
 from attentest.attention.relevance import Pixels, Relevance
 from attentest.errors import ModelError
 
@@ -65,8 +55,8 @@ class ModuleRelevance:
         self._windows = windows[self._first] if windows and relevance.at == "tokens" else None
         self._attention: Any = None
         if relevance.at == "tokens":
-            layers = layers_of(encoder.module, encoder.layers)
-            self._attention = None if layers is None else part_of(layers[self._first], "attention")
+            layers = forward_pass.layers_of(encoder.module, encoder.layers)
+            self._attention = None if layers is None else forward_pass.part_of(layers[self._first], "attention")
             if self._attention is None:
                 raise ModelError(
                     f"the model of type {encoder.kind!r} does not show which tokens enter its layers, and "
@@ -138,7 +128,7 @@ class _Saved(NamedTuple):
     hidden: Tensor
 
 
-class PlainRelevance(PlainPass):
+class PlainRelevance(forward_pass.PlainPass):
     """The pass through plain layers, with the gradients written out: no derivative of a weight is computed or stored.
 
     Parameters
@@ -152,15 +142,15 @@ class PlainRelevance(PlainPass):
     """
 
     def __init__(
-        self, encoder: Encoder, weights: PlainWeights, class_scores: ClassScores, relevance: Relevance
+        self, encoder: Encoder, weights: forward_pass.PlainWeights, class_scores: ClassScores, relevance: Relevance
     ) -> None:
         super().__init__(encoder, weights)
-        layers = layers_of(encoder.module, encoder.layers)
+        layers = forward_pass.layers_of(encoder.module, encoder.layers)
         assert layers is not None  # the weights are theirs
         self._encoder, self._relevance = encoder, relevance
         self._first = relevance.first_layer(encoder.layers)
         self._head = HeadOfTokens(class_scores, encoder, layers)
-        self._gelu = [is_gelu(layer.activation) for layer in weights.layers]
+        self._gelu = [forward_pass.is_gelu(layer.activation) for layer in weights.layers]
 
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) for classes (m,) and class scores (m, K) of images (m, C, *axes)."""
@@ -190,15 +180,15 @@ class PlainRelevance(PlainPass):
             )
         return map_of(self._relevance, self._encoder, taken[::-1]), scores
 
-    def _layer(self, x: Tensor, layer: PlainLayer) -> tuple[Tensor, _Saved]:
+    def _layer(self, x: Tensor, layer: forward_pass.PlainLayer) -> tuple[Tensor, _Saved]:
         """Return the tokens (m, N, d) after a layer, and what its gradient needs."""
         first = _normed(x, layer.first_norm)
-        queries, keys, values = self._divided(mapped(first[0], layer.inputs))
+        queries, keys, values = self._divided(forward_pass.mapped(first[0], layer.inputs))
         attention = torch.softmax(self._logits(queries, keys), dim=-1)
-        between = x + mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
+        between = x + forward_pass.mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
         second = _normed(between, layer.second_norm)
-        hidden = mapped(second[0], layer.up)
-        after = between + mapped(layer.activation(hidden), layer.down)
+        hidden = forward_pass.mapped(second[0], layer.up)
+        after = between + forward_pass.mapped(layer.activation(hidden), layer.down)
         return after, _Saved(x, first, queries, keys, values, attention, between, second, hidden)
 
     def _backward(
@@ -253,12 +243,12 @@ class PlainRelevance(PlainPass):
         return pad(pixels, [-end for end in self._margin])
 
 
-def _normed(x: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
+def _normed(x: Tensor, norm: forward_pass.Norm) -> tuple[Tensor, Tensor, Tensor]:
     """Return the layer norm of tokens (m, N, d), their means and their inverse standard deviations."""
     return torch.native_layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
 
 
-def _norm_gradient(slope: Tensor, x: Tensor, norm: Norm, moments: Any) -> Tensor:
+def _norm_gradient(slope: Tensor, x: Tensor, norm: forward_pass.Norm, moments: Any) -> Tensor:
     """Return the gradient in tokens (m, N, d) from that in their layer norm."""
     return torch.as_tensor(
         torch.ops.aten.native_layer_norm_backward(
@@ -267,6 +257,6 @@ def _norm_gradient(slope: Tensor, x: Tensor, norm: Norm, moments: Any) -> Tensor
     )
 
 
-def _unmapped(slope: Tensor, affine: Affine) -> Tensor:
+def _unmapped(slope: Tensor, affine: forward_pass.Affine) -> Tensor:
     """Return the gradient in the input of an affine map from that in its output."""
     return (slope if affine.scale is None else slope * affine.scale) @ affine.weight

@@ -7,17 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attentest.attention import encoder as encoders
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import pass_input_to_reader, resampled_positions, set_constant_method
-from attentest.attention.encoder import (
-    Encoder,
-    ModelLibrary,
-    check_same_size,
-    check_whole_patches,
-    checked_size,
-    float64_copy,
-    pair,
-)
 from attentest.attention.windows import windows_of_stages
 from attentest.errors import ModelError
 
@@ -36,10 +28,10 @@ def _stages(model: Any) -> list[list[Any]]:
     return stages if shifted else []
 
 
-def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> encoders.Encoder:
     """Return a float64 copy of a timm model that exposes its attention, for one size of image."""
     kind = f"timm {type(module).__name__}"
-    model, weights = float64_copy(module, device, kind, owned)
+    model, weights = encoders.float64_copy(module, device, kind, owned)
     stages = _stages(model)
     layers = [layer for stage in stages for layer in stage] or list(model.blocks)
     attentions: list[Any] = [getattr(layer, "attn", None) for layer in layers]
@@ -54,7 +46,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         attention.fused_attn = False  # in the copy only
         attention.attn_drop.register_forward_hook(pass_input_to_reader)
     _set_size(model, kind, image_size)
-    size, grid = pair(model.patch_embed.img_size), pair(model.patch_embed.grid_size)
+    size, grid = encoders.pair(model.patch_embed.img_size), encoders.pair(model.patch_embed.grid_size)
     if getattr(model, "rope", None) is not None and getattr(model, "dynamic_img_size", False):
         # timm computes it again for each batch, in float32.
         set_constant_method(model.rope, "get_embed", model.rope.get_embed(shape=grid).to(torch.float64))
@@ -62,7 +54,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     heads = [int(stage[0].attn.num_heads) for stage in stages]
     device = convolution.weight.device
     windows = windows_of_stages(stages, heads, grid, device, pads_first=False) if stages else ()
-    return Encoder(
+    return encoders.Encoder(
         module=model,
         forward=_forward,
         kind=kind,
@@ -86,22 +78,22 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
 def _set_size(model: Any, kind: str, image_size: Any) -> None:
     """Adapt the copy to a size of image; position embeddings are resampled here, because timm does it in float32."""
     embed = model.patch_embed
-    patch = pair(embed.patch_size)
+    patch = encoders.pair(embed.patch_size)
     trained = embed.img_size
     if image_size is None and trained is None:
         raise ModelError(
             f"the model is of type {kind!r} and takes images of any size: say which with image_size.", "image_size"
         )
-    size = checked_size(pair(trained) if image_size is None else image_size, patch)
-    check_whole_patches(kind, patch, size)
-    if trained is not None and size == pair(trained):
+    size = encoders.checked_size(encoders.pair(trained) if image_size is None else image_size, patch)
+    encoders.check_whole_patches(kind, patch, size)
+    if trained is not None and size == encoders.pair(trained):
         return
     if not hasattr(model, "set_input_size"):
-        check_same_size(kind, pair(trained), size)
-    before, grid = getattr(model, "pos_embed", None), pair(embed.grid_size)
+        encoders.check_same_size(kind, encoders.pair(trained), size)
+    before, grid = getattr(model, "pos_embed", None), encoders.pair(embed.grid_size)
     model.set_input_size(img_size=size)
     if before is not None:
-        positions = resampled_positions(before, grid, pair(embed.grid_size), antialias=True)
+        positions = resampled_positions(before, grid, encoders.pair(embed.grid_size), antialias=True)
         model.pos_embed = nn.Parameter(positions, requires_grad=False)
     model.to(dtype=torch.float64).requires_grad_(False)
 
@@ -111,4 +103,4 @@ def _forward(model: nn.Module, images: Tensor) -> Any:
     return forward(images)
 
 
-LIBRARY = ModelLibrary(models=("ViT", "Swin"), package="timm", recognises=_is_transformer, read=_read)
+LIBRARY = encoders.ModelLibrary(models=("ViT", "Swin"), package="timm", recognises=_is_transformer, read=_read)

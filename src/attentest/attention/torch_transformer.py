@@ -8,16 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attentest.attention import encoder as encoders
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import plain_attention
-from attentest.attention.encoder import (
-    Encoder,
-    ModelLibrary,
-    check_same_size,
-    checked_size,
-    float64_copy,
-    patches_along,
-)
 from attentest.attention.score_function import checked_shape
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
@@ -61,7 +54,7 @@ class TorchTransformer(nn.Module):
         self.channels, *sides = checked_shape(image_shape, "image_shape")
         self.patch_size = _steps(patch_size, "patch_size", tuple(sides))
         self.stride = self.patch_size if stride is None else _steps(stride, "stride", self.patch_size)
-        self.image_size = checked_size(tuple(sides), self.patch_size, self.stride)
+        self.image_size = encoders.checked_size(tuple(sides), self.patch_size, self.stride)
         self.prefix = whole_number(prefix, "prefix", 0, 2**20)
         self.class_token = self.prefix > 0 if class_token is None else bool(class_token)
         if self.class_token and not self.prefix:
@@ -121,19 +114,21 @@ def expose_attention(model: nn.Module) -> list[ReadableAttention]:
     return attentions
 
 
-def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> encoders.Encoder:
     """Return a float64 copy of a transformer of plain torch that exposes its attention."""
     assert isinstance(module, TorchTransformer)
     kind = f"torch {type(module.model).__name__}"
     if image_size is not None:
-        check_same_size(kind, module.image_size, checked_size(image_size, module.patch_size, module.stride))
-    model, weights = float64_copy(module, device, kind, owned)
+        encoders.check_same_size(
+            kind, module.image_size, encoders.checked_size(image_size, module.patch_size, module.stride)
+        )
+    model, weights = encoders.float64_copy(module, device, kind, owned)
     attentions = expose_attention(model)
     if not attentions:
         raise ModelError(f"the model is of type {kind!r} and has no layer of torch.nn.MultiheadAttention.")
     width = attentions[0].embed_dim
     layers = (part for part in model.modules() if isinstance(part, nn.TransformerEncoderLayer))
-    return Encoder(
+    return encoders.Encoder(
         module=model,
         forward=nn.Module.__call__,
         kind=kind,
@@ -142,7 +137,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         patch_size=model.patch_size,
         stride=model.stride,
         tokens=Tokens(
-            grid=patches_along(model.image_size, model.patch_size, model.stride),
+            grid=encoders.patches_along(model.image_size, model.patch_size, model.stride),
             prefix=model.prefix,
             class_token=model.class_token,
         ),
@@ -154,7 +149,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     )
 
 
-LIBRARY = ModelLibrary(
+LIBRARY = encoders.ModelLibrary(
     models=("TorchTransformer",),
     package="attentest",
     recognises=lambda module: isinstance(module, TorchTransformer),

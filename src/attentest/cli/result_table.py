@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from attentest.errors import worded
+from attentest.presentation import words
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
 from attentest.presentation.image_names import shown
 from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.tables import ALWAYS, Column, FittedTable, fitted, print_notes
-from attentest.presentation.words import (
-    CONTEXT_NOTE,
-    FAR_BELOW,
-    VERDICTS,
-    advice_text,
-    interval_name,
-    is_converged,
-    number_text,
-    range_text,
-    row_texts,
-)
 
 MOST_DISAGREEMENTS = 10
 """Largest number of certificates that contradict the search of which the numbers are printed."""
@@ -85,11 +75,11 @@ def print_table(
             rejected.append(None)
             texts.append({})
             continue
-        known, image_texts = pvalues_of(image), [row_texts(row, DIGITS) for row in image]
+        known, image_texts = pvalues_of(image), [words.row_texts(row, DIGITS) for row in image]
         if "component" in image[0]:
-            resolved = all(is_converged(row["status"]) for row in image)
+            resolved = all(words.is_converged(row["status"]) for row in image)
             for cells, low, high in zip(image_texts, *known.adjusted_bounds("holm"), strict=True):
-                cells["Holm p"] = number_text(high, DIGITS) if resolved else range_text(low, high)
+                cells["Holm p"] = words.number_text(high, DIGITS) if resolved else words.range_text(low, high)
         rejected += known.decisions(alpha, "holm" if "component" in image[0] else None)
         texts += image_texts
     tested = [row for row in rows if "error" not in row]
@@ -98,7 +88,7 @@ def print_table(
     names = [str(row["image"]) for row in rows]
     held = {name for cells in texts for name in cells}
     hidden = {"interval" if simultaneous else "simultaneous"}
-    context = context or any(row["pvalue_high"] < FAR_BELOW for row in tested)
+    context = context or any(row["pvalue_high"] < words.FAR_BELOW for row in tested)
     if not context:
         hidden |= {"larger than", "difference / SD"}
     dimension = next((row["dimension"] for row in tested if "dimension" in row), 2)
@@ -106,7 +96,7 @@ def print_table(
     if confidence_level is None:
         headings = {name: heading for name, heading in headings.items() if name not in ("estimate", interval)}
     else:
-        headings[interval] = interval_name(confidence_level, interval)
+        headings[interval] = words.interval_name(confidence_level, interval)
 
     def table_of(headings: Mapping[str, str], level: float | None) -> tuple[FittedTable, list[str]]:
         """Return the table with columns by their headings, and its footnotes."""
@@ -117,7 +107,7 @@ def print_table(
             Column(heading=heading, cells=[cells.get(name, NO_VALUE) for cells in texts], rank=RANKS[name])
             for name, heading in headings.items()
         ]
-        verdicts = ["not tested" if "error" in row else VERDICTS[rejected[i]] for i, row in enumerate(rows)]
+        verdicts = ["not tested" if "error" in row else words.VERDICTS[rejected[i]] for i, row in enumerate(rows)]
         columns.append(Column(heading=f"verdict at {alpha:g}", cells=verdicts, is_text=True))
         if marks:
             letters = [" ".join(sorted(marks[note] for note in row)) or NO_VALUE for row in notes]
@@ -135,10 +125,10 @@ def print_table(
     if tested:
         notes += [*selection_notes(tested[0]), *interval_notes(tested[0], level, simultaneous=simultaneous)]
     if context and "larger than" in held:
-        notes.append(worded(CONTEXT_NOTE, dimension))
+        notes.append(worded(words.CONTEXT_NOTE, dimension))
     known = pvalues_of(tested)
     if len(known) == 1 and "component" not in tested[0] and None in known.decisions(alpha):  # else the summary has it
-        notes.append(advice_text(known, alpha))
+        notes.append(words.advice_text(known, alpha))
     notes += _disagreements(tested)
     if len(tested) < len(rows):
         where = _alternatives(["the messages on standard error", *complete])

@@ -16,21 +16,7 @@ from attentest.cohort.claims import Claims
 from attentest.errors import counted, worded
 from attentest.files import write_complete
 from attentest.markup import page_from
-from attentest.presentation.figure import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    VERMILION,
-    checked_axes,
-    legend_below,
-    make_plain,
-    new_figure,
-    shown_figure,
-    shown_name,
-    word_axes,
-)
+from attentest.presentation import figure as drawing
 from attentest.presentation.report.page import NAME, allowed_hash, check_report_path, is_json
 from attentest.presentation.words import compared_with, interval_name, number_text, with_sign
 
@@ -102,9 +88,9 @@ def write_page(cohort: Claims, path: Path, values: Mapping[str, Any]) -> None:
 def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
     table, pictures = cohort.table(), []
     for name, draw in _panels(cohort).items():  # each a picture, which can be read on a narrow screen
-        figure, picture = new_figure(WIDTH, _height(cohort)), io.BytesIO()
+        figure, picture = drawing.new_figure(WIDTH, _height(cohort)), io.BytesIO()
         draw(figure.subplots(), cohort, values["alpha"])
-        word_axes(figure.axes, cohort.results[0].dimension)
+        drawing.word_axes(figure.axes, cohort.results[0].dimension)
         figure.savefig(picture, format="png", dpi=180, facecolor="white")
         pictures.append((worded(name, cohort.results[0].dimension), picture.getvalue()))
     style = files("attentest.presentation").joinpath("html_style.css").read_text("utf-8")
@@ -126,7 +112,7 @@ def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
 NAMED = 40
 """Most images that have their names beside them."""
 
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE)
+COLOURS = (drawing.BLUE, drawing.VERMILION, drawing.GREEN, drawing.ORANGE, drawing.PURPLE)
 """Of groups, in their order."""
 
 WIDTH, ROW, SIZE = 3.6, 0.14, 8.0
@@ -134,16 +120,19 @@ WIDTH, ROW, SIZE = 3.6, 0.14, 8.0
 
 
 def draw_cohort(
-    cohort: Claims, axes: Sequence[Axes] | None, alpha: float, make: Callable[[float, float], Figure] = shown_figure
+    cohort: Claims,
+    axes: Sequence[Axes] | None,
+    alpha: float,
+    make: Callable[[float, float], Figure] = drawing.shown_figure,
 ) -> list[Axes]:
     """Draw the panels of a cohort on axes, or on a new figure of a width and a height in inches."""
     panels = _panels(cohort)
     if axes is None:
         axes = list(np.ravel(make(WIDTH * len(panels), _height(cohort)).subplots(1, len(panels), squeeze=False)))
-    drawn_on = checked_axes(axes, len(panels))
+    drawn_on = drawing.checked_axes(axes, len(panels))
     for draw, panel in zip(panels.values(), drawn_on, strict=True):
         draw(panel, cohort, alpha)
-    word_axes(drawn_on, cohort.results[0].dimension)
+    drawing.word_axes(drawn_on, cohort.results[0].dimension)
     return drawn_on
 
 
@@ -161,7 +150,7 @@ def _height(cohort: Claims) -> float:
 
 def cohort_figure(cohort: Claims, alpha: float) -> Figure:
     """Return the same as a figure that no window shows, for a file."""
-    return draw_cohort(cohort, None, alpha, new_figure)[0].get_figure(root=True)  # type: ignore[return-value]
+    return draw_cohort(cohort, None, alpha, drawing.new_figure)[0].get_figure(root=True)  # type: ignore[return-value]
 
 
 def _draw_forest(axes: Axes, cohort: Claims, alpha: float) -> None:
@@ -179,17 +168,17 @@ def _draw_forest(axes: Axes, cohort: Claims, alpha: float) -> None:
     claims, step = cohort.claims(alpha), max(1.0, len(cohort) / NAMED)
     means = [(name, named[name], mean) for name, mean in claims.get("groups", {}).items()]
     if "mean" in claims:
-        means += [("mean", "black", claims["mean"]), ("random effects", GREY, claims["random_effects"].mean)]
+        means += [("mean", "black", claims["mean"]), ("random effects", drawing.GREY, claims["random_effects"].mean)]
     ticks = [len(cohort) + step * (place + 0.5) for place in range(len(means))]
     for y, (_, colour, mean) in zip(ticks, means, strict=True):
         high = 0.35 * step
         axes.fill([mean.low, mean.value, mean.high, mean.value], [y, y + high, y, y - high], color=colour)
-    names = [shown_name(str(cohort.names[place]), 24)["s"] for place in order] if few else []
+    names = [drawing.shown_name(str(cohort.names[place]), 24)["s"] for place in order] if few else []
     axes.set_yticks([*at[: len(names)], *ticks], [*names, *(name for name, _, _ in means)], size=SIZE - 1.5)
     axes.set_ylim(len(cohort) + step * (len(means) + 0.5), -1)
-    axes.axvline(0, color=GREY, lw=0.8)
+    axes.axvline(0, color=drawing.GREY, lw=0.8)
     axes.set_title(f"{counted(len(cohort), 'image')}, {interval_name(1 - alpha)}s", size=SIZE + 1)
-    make_plain(axes, "difference, in units of the pixels", SIZE, ("top", "right", "left"))
+    drawing.make_plain(axes, "difference, in units of the pixels", SIZE, ("top", "right", "left"))
 
 
 def _draw_bounds(axes: Axes, cohort: Claims, alpha: float) -> None:
@@ -197,13 +186,13 @@ def _draw_bounds(axes: Axes, cohort: Claims, alpha: float) -> None:
     order = np.argsort([result.log_pvalue for result in cohort.results], kind="stable")
     sizes = np.unique(np.linspace(1, len(cohort), 60).round().astype(int))
     bounds = [cohort.at_least(alpha, np.isin(np.arange(len(cohort)), order[:size])) for size in sizes]
-    axes.plot([0, len(cohort)], [0, len(cohort)], color=GREY, lw=0.8, ls=":", label="all of them")
+    axes.plot([0, len(cohort)], [0, len(cohort)], color=drawing.GREY, lw=0.8, ls=":", label="all of them")
     axes.step([0, *sizes], [0, *bounds], color="black", lw=1.8, where="post", label="at least so many")
     axes.set(xlim=(0, len(cohort)), ylim=(0, len(cohort)))
     axes.set_ylabel(f"of which truly differ, with {100 * (1 - alpha):g}%\nconfidence for all at once", size=SIZE)
     axes.set_title(f"at least {bounds[-1]} of {counted(len(cohort), 'image')} differ", size=SIZE + 1)
-    legend_below(axes, 2, SIZE - 1)
-    make_plain(axes, "images with the smallest p-values", SIZE)
+    drawing.legend_below(axes, 2, SIZE - 1)
+    drawing.make_plain(axes, "images with the smallest p-values", SIZE)
 
 
 def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
@@ -217,11 +206,11 @@ def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
     most = 1.08 * float(known.error.max())
     if "mean" in claims:
         mean, reach = claims["mean"].value, float(ndtri(1 - alpha / 2)) * most
-        axes.plot([mean, mean], [0, most], color=GREY, lw=0.9, label="mean")
+        axes.plot([mean, mean], [0, most], color=drawing.GREY, lw=0.9, label="mean")
         limits, label = [mean - reach, mean, mean + reach], f"{100 * (1 - alpha):g}%, if all differ by it"
-        axes.plot(limits, [most, 0, most], color=GREY, lw=0.9, ls="--", label=label)
+        axes.plot(limits, [most, 0, most], color=drawing.GREY, lw=0.9, ls="--", label=label)
     axes.set_ylim(most, 0)
     axes.set_ylabel("standard error, upper bound", size=SIZE)
     axes.set_title("estimates by their precision", size=SIZE + 1)
-    legend_below(axes, 2, SIZE - 1)
-    make_plain(axes, "difference, in units of the pixels", SIZE)
+    drawing.legend_below(axes, 2, SIZE - 1)
+    drawing.make_plain(axes, "difference, in units of the pixels", SIZE)

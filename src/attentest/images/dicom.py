@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import (
-    DECODING_ERRORS,
-    check_size,
-    check_values,
-    chosen_frame,
-    decoding,
-    medical_package,
-)
+from attentest.images import image_file
 from attentest.images.spacing import Scan, Spacing
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
@@ -41,7 +34,9 @@ def errors_of(pydicom: Any) -> tuple[type[Exception], ...]:
 
 def read_header(pydicom: Any, path: Path) -> Any:
     """Return all tags of a DICOM file before its pixels."""
-    with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors_of(pydicom)):
+    with image_file.decoding(
+        f"{path} is not a DICOM file that can be read: check that it is whole", *errors_of(pydicom)
+    ):
         if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
             # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
             raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
@@ -57,9 +52,11 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
     make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
     quote only tags about the geometry and coding of pixels.
     """
-    with medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
+    with image_file.medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
         header = read_header(pydicom, path)
-        with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors_of(pydicom)):
+        with image_file.decoding(
+            f"{path} is a DICOM file with broken tags: export it again from its source", *errors_of(pydicom)
+        ):
             if dimension == 3:
                 return _frames(pydicom, header, path, frame, window)
             image = _Frame(pydicom, header, path, frame)
@@ -86,7 +83,7 @@ def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bo
             f"{path} has {count} frames, and is read as a volume: give a file of several, without frame=, or the "
             "folder of the slices of a series."
         )
-    check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
+    image_file.check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
     planes = [read_dicom(path, number, window).values for number in range(count)]
     if planes[0].ndim != 2:
         raise InputError(f"{path} is in colour, and a volume of grey values is needed.")
@@ -123,15 +120,15 @@ class _Frame:
         self._bits = int(header.get("BitsStored") or allocated)
         frames = int(header.get("NumberOfFrames") or 1)
         channels = int(header.get("SamplesPerPixel") or 1)
-        self._index = chosen_frame(frame, frames, path)
+        self._index = image_file.chosen_frame(frame, frames, path)
         if min(*self._shape, frames, channels, self._bits) < 1:
             raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
         rows, columns = self._shape
-        check_size(columns, rows, path, rows * columns * channels * frames * allocated // 8)
+        image_file.check_size(columns, rows, path, rows * columns * channels * frames * allocated // 8)
 
     def spacing(self, *between: str) -> Spacing | None:
         """Return the distances of rows and columns, after that in a tag; None if there is none that can be read."""
-        broken: tuple[type[Exception], ...] = (*DECODING_ERRORS, *errors_of(self._pydicom))
+        broken: tuple[type[Exception], ...] = (*image_file.DECODING_ERRORS, *errors_of(self._pydicom))
         try:
             tags = self._tags("PixelMeasuresSequence")
             return Spacing.known([*(tags.get(tag) for tag in between), *tags.get("PixelSpacing")], "mm")

@@ -17,14 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError, shortened, worded
-from attentest.images.image_file import (
-    DECODING_ERRORS,
-    MAX_PIXELS,
-    check_regular,
-    chosen_frame,
-    decoding,
-    read_scan,
-)
+from attentest.images import image_file
 from attentest.images.signal_file import samples_of
 from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
@@ -55,8 +48,8 @@ def _image_counts(path: Path, dimension: int) -> dict[str | None, int]:
     """Return the number of images of each array of a stack, of which a .npy file has one without a name."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"a stack (--stack) must be a .npy or .npz file, got {path}.")
-    check_regular(path)
-    with decoding(f"{path} is not a readable stack of images", quoted=True):
+    image_file.check_regular(path)
+    with image_file.decoding(f"{path} is not a readable stack of images", quoted=True):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 counts: dict[str | None, int] = {None: _header(file, path, None, _size(file), dimension)[0][0]}
@@ -80,15 +73,15 @@ def looks_like_a_stack(path: Path, dimension: int) -> bool:
     try:
         with path.open("rb") as file:
             shape = _header(file, path, None, _size(file), dimension)[0]
-    except DECODING_ERRORS:
+    except image_file.DECODING_ERRORS:
         return False
     return len(shape) == dimension + 2 or dimension != 2 or shape[-1] not in COLOURS
 
 
 def read_member(path: Path, array: str | None, index: int, dimension: int) -> NDArray[Any]:
     """Return an image of a stack: (H, W) or (H, W, C), a signal or a volume. Nothing is unpickled."""
-    check_regular(path)
-    with decoding(f"{path} is not a readable stack of images", quoted=True):
+    image_file.check_regular(path)
+    with image_file.decoding(f"{path} is not a readable stack of images", quoted=True):
         if array is None:
             _image_counts(path, dimension)  # raises an error for one that cannot be read
             values = np.lib.format.open_memmap(path, mode="r")[index]
@@ -102,7 +95,7 @@ def _images_in(archive: zipfile.ZipFile, path: Path, array: str, dimension: int)
     try:
         with archive.open(f"{array}.npy") as file:
             return _header(file, path, array, archive.getinfo(f"{array}.npy").file_size, dimension)[0][0]
-    except DECODING_ERRORS:
+    except image_file.DECODING_ERRORS:
         return 1
 
 
@@ -110,10 +103,9 @@ def _header(file: Any, path: Path, array: str | None, size: int, dimension: int)
     """Return shape, order and dtype of a stack in .npy format, checked; the file is then at its first value."""
     where = str(path) if array is None else f"{array} in {path}"
     header = shape, _, _ = _array_header(file, where, size, dimension, stacked=True)
-    if math.prod(shape[1:]) > MAX_PIXELS:
-        raise InputError(
-            f"{worded('an image', dimension)} of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values."
-        )
+    if math.prod(shape[1:]) > image_file.MAX_PIXELS:
+        most = image_file.MAX_PIXELS
+        raise InputError(f"{worded('an image', dimension)} of {where} has shape {shape[1:]}, more than {most} values.")
     return header
 
 
@@ -149,7 +141,7 @@ def _member_of_archive(path: Path, array: str, index: int, dimension: int) -> ND
     with zipfile.ZipFile(path) as archive, archive.open(f"{array}.npy") as file:
         shape, fortran, dtype = _header(file, path, array, archive.getinfo(f"{array}.npy").file_size, dimension)
         if fortran:  # the values of an image are spread over the whole array
-            if math.prod(shape) > MAX_PIXELS:
+            if math.prod(shape) > image_file.MAX_PIXELS:
                 raise InputError(f"{array} in {path} is stored in Fortran order and too large: save it in C order.")
             return np.asarray(_values(file, shape, dtype, "F")[index])
         file.seek(index * math.prod(shape[1:]) * dtype.itemsize, 1)
@@ -179,13 +171,13 @@ def read_npy(path: Path, frame: int | None, dimension: int = 2) -> NDArray[Any]:
         is_archive = file.read(len(ARCHIVE_SIGNATURE)) == ARCHIVE_SIGNATURE
     if is_archive:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
-    with decoding(f"{path} is not a readable .npy array", quoted=True):
+    with image_file.decoding(f"{path} is not a readable .npy array", quoted=True):
         with path.open("rb") as file:
             _array_header(file, path, _size(file), dimension)
         values = np.lib.format.open_memmap(path, mode="r")
-    if values.size > MAX_PIXELS:
-        raise InputError(f"{path} holds {values.size} values, more than the {MAX_PIXELS} allowed.")
-    chosen_frame(frame, 1, path)
+    if values.size > image_file.MAX_PIXELS:
+        raise InputError(f"{path} holds {values.size} values, more than the {image_file.MAX_PIXELS} allowed.")
+    image_file.chosen_frame(frame, 1, path)
     return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
@@ -262,7 +254,7 @@ class ImageSource:
             return read_series(self.slices, self.frame, self.window)
         if self.member is None:
             options: dict[str, Any] = {"frame": self.frame, "window": self.window, "channels": self.channels}
-            return read_scan(self.path, dimension=dimension, **options)
+            return image_file.read_scan(self.path, dimension=dimension, **options)
         return Scan(read_member(self.path, *self.member, dimension))
 
     def status(self) -> tuple[int, ...] | None:

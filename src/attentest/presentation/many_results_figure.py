@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError, counted, worded
-from attentest.presentation.figure import (
-    EXTREME_COLOUR,
-    GREY,
-    NAIVE_COLOUR,
-    ORANGE,
-    new_figure,
-    shown_name,
-)
+from attentest.presentation import figure as drawing
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_lines
 from attentest.presentation.words import SMALLEST, selective_p
 from attentest.record import map_of_all, predicted_class
@@ -39,7 +32,7 @@ CELL, SIGNAL_CELL = (1.25, 1.56), (2.4, 1.3)
 LINE_HEIGHT = 0.12
 """Height of a line of text in inches, of which a randomised image has one more."""
 
-FRAMES = {True: EXTREME_COLOUR, False: GREY, None: ORANGE}
+FRAMES = {True: drawing.EXTREME_COLOUR, False: drawing.GREY, None: drawing.ORANGE}
 """Colours of the frames of significant, other and undecided images."""
 
 NAME_LETTERS = 18
@@ -51,7 +44,7 @@ def contact_sheet(
     total: int | None = None,
     alpha: float = 0.05,
     of: str = "image",
-    make: Callable[[float, float], Figure] = new_figure,
+    make: Callable[[float, float], Figure] = drawing.new_figure,
 ) -> list[Axes]:
     """Draw tested images in the order of their p-values, and return the axes of each.
 
@@ -92,7 +85,7 @@ def contact_sheet(
         colour = FRAMES[picture.record.reject_at(alpha)]
         for spine in axes.spines.values():
             spine.set(color=colour, linewidth=2.0)
-        name = shown_name(picture.title, NAME_LETTERS)
+        name = drawing.shown_name(picture.title, NAME_LETTERS)
         axes.set_title(name.pop("s"), size=7, pad=3, **name)
         named = predicted_class(picture.record.target)
         axes.set_xlabel(f"{named}p {selective_p(picture.record)}", size=7, labelpad=3)
@@ -141,10 +134,10 @@ def draw_pvalues(
     ranks = np.arange(1, count + 1)
     marker: dict[str, Any] = {"clip_on": False} | ({"marker": "o", "ms": 4.0} if count <= FEW_POINTS else {})
     line = np.linspace(0.5 / count, 1, 200)
-    axes.plot(count * line, line, color=GREY, lw=1, ls=(0, (4, 3)), label="no true difference anywhere")
-    axes.plot(ranks, np.sort(naive), color=NAIVE_COLOUR, lw=1, alpha=0.8, label="naive (not valid)", **marker)
-    axes.plot(ranks, np.sort(pvalues), color=EXTREME_COLOUR, lw=1.6, label="selective", **marker)
-    axes.plot(count * line, alpha * line, color=GREY, lw=1, label=f"Benjamini-Hochberg at {alpha:g}")
+    axes.plot(count * line, line, color=drawing.GREY, lw=1, ls=(0, (4, 3)), label="no true difference anywhere")
+    axes.plot(ranks, np.sort(naive), color=drawing.NAIVE_COLOUR, lw=1, alpha=0.8, label="naive (not valid)", **marker)
+    axes.plot(ranks, np.sort(pvalues), color=drawing.EXTREME_COLOUR, lw=1.6, label="selective", **marker)
+    axes.plot(count * line, alpha * line, color=drawing.GREY, lw=1, label=f"Benjamini-Hochberg at {alpha:g}")
     axes.set(xlim=(0, count + 0.5), xlabel="rank", ylabel="p-value")
     axes.locator_params(axis="x", integer=True)
     if pvalues.min() < TINY / count:

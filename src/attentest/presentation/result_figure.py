@@ -11,41 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import betaln, logit, xlog1py, xlogy
 
 from attentest.errors import InputError, worded
-from attentest.presentation.figure import (
-    EXTREME_COLOUR,
-    GREY,
-    LETTER,
-    LINE,
-    MM,
-    NARROW,
-    ORDINARY_COLOUR,
-    REGION_COLOUR,
-    WIDTH,
-    Layout,
-    annotate,
-    fitting_size,
-    letters_across,
-    letters_in_line,
-    make_plain,
-    new_figure,
-    width_of,
-    wrapped,
-)
+from attentest.presentation import figure as drawing
+from attentest.presentation import words
 from attentest.presentation.footnotes import contradiction_text
 from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, label_axes, seen_lines
 from attentest.presentation.plane import channels_of
-from attentest.presentation.words import (
-    difference_text,
-    interval_name,
-    majority_text,
-    number_text,
-    region_text,
-    searched_interval,
-    selective_p,
-    short_verdict,
-    verdict_text,
-    with_sign,
-)
 from attentest.record import ResultRecord, map_title
 from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.counts import BinomialCounts
@@ -160,7 +130,7 @@ def draw_density(axes: Axes, record: ResultRecord, *, size: float = 8.0) -> None
     axes themselves become a frame for the two plots. ``size`` is that of the text in points.
     """
     axes.set_axis_off()
-    interval = searched_interval(record)
+    interval = words.searched_interval(record)
     curve = axes.inset_axes((0.0, 0.0, 1.0, 0.92) if interval is None else (0.0, 0.42, 1.0, 0.5))
     density = ConditionalDensity(law=record.law, intervals=record.intervals, alternative=record.alternative)
     share = record.pvalue / 2 if record.alternative == "equal-tailed" else record.pvalue
@@ -186,13 +156,15 @@ def _draw_curve(
     edges = density.edges(start, end, (float(low), float(high)))
     heights = np.exp(density.log_heights(edges))
     _fill(axes, edges, heights, density.extreme(edges))
-    axes.axvline(t, color=REGION_COLOUR, lw=1.3)
+    axes.axvline(t, color=drawing.REGION_COLOUR, lw=1.3)
     axes.set(xlim=(start, end), ylim=(0, (ROOM if enlarged else 1.08) * heights.max()))
     _only_x_axis(axes, label, size)
     across, text = (t - start) / (end - start), worded(f"statistic T of the image = {t:.4g}", dimension)
-    half = min(0.5, 0.6 * LETTER * size * len(text) / width_of(axes))  # as wide as it may be: it stays above the axes
+    half = min(
+        0.5, 0.6 * drawing.LETTER * size * len(text) / drawing.width_of(axes)
+    )  # as wide as it may be: it stays above the axes
     at = min(max(across, half), 1 - half), 1.0
-    annotate(axes, text, at, color=REGION_COLOUR, ha="center", va="bottom", size=size)
+    drawing.annotate(axes, text, at, color=drawing.REGION_COLOUR, ha="center", va="bottom", size=size)
     if enlarged:
         _draw_tail(axes, density, t, size, on_left=across > 0.5)
 
@@ -213,10 +185,12 @@ def _draw_counts(axes: Axes, law: BinomialCounts, alternative: Alternative, labe
     statistics, tie = (counts - expected) / deviation, 1e-9
     edges = np.concatenate([[first - 0.5], (counts[1:] + counts[:-1]) / 2, [last + 0.5]])
     _fill(axes, edges, np.exp(log_heights - log_heights.max()), (statistics <= low + tie) | (statistics >= high - tie))
-    axes.axvline(observed, color=REGION_COLOUR, lw=1.3)
+    axes.axvline(observed, color=drawing.REGION_COLOUR, lw=1.3)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.08))
     _only_x_axis(axes, label, size)
-    axes.set_title(f"{observed:,.0f} of {total:,.0f} counts are in the region", color=REGION_COLOUR, size=size, pad=2)
+    axes.set_title(
+        f"{observed:,.0f} of {total:,.0f} counts are in the region", color=drawing.REGION_COLOUR, size=size, pad=2
+    )
 
 
 def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *, on_left: bool) -> None:
@@ -230,7 +204,7 @@ def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *
     inset = axes.inset_axes((0.0 if on_left else 0.56, 0.64, 0.44, 0.22))  # above the curve, beside the statistic
     with np.errstate(over="ignore"):  # what is less extreme can be far higher, and is cut off
         _fill(inset, edges, np.minimum(np.exp(logs - logs[extreme].max()), 2.0), extreme)
-    inset.axvline(t, color=REGION_COLOUR, lw=1.3)
+    inset.axvline(t, color=drawing.REGION_COLOUR, lw=1.3)
     inset.set(xlim=(start, end), ylim=(0, 1.25))
     _only_x_axis(inset, "", size - 1, ticks=2)
     inset.set_title("its tail, enlarged", size=size - 1, pad=2)
@@ -241,10 +215,10 @@ def _fill(axes: Axes, edges: NDArray[np.float64], heights: NDArray[np.float64], 
     from matplotlib.patches import StepPatch
 
     dark = np.where(extreme, heights, 0.0)
-    for values, colour in ((heights, ORDINARY_COLOUR), (dark, EXTREME_COLOUR)):
+    for values, colour in ((heights, drawing.ORDINARY_COLOUR), (dark, drawing.EXTREME_COLOUR)):
         # Not axes.stairs, which looks for the limits of the axes in every step and takes most of the time.
         axes.add_artist(StepPatch(values, edges, fill=True, color=colour, lw=0))
-    axes.add_artist(StepPatch(heights, edges, fill=False, edgecolor=GREY, lw=0.9))
+    axes.add_artist(StepPatch(heights, edges, fill=False, edgecolor=drawing.GREY, lw=0.9))
 
 
 def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterval, size: float) -> None:
@@ -260,19 +234,19 @@ def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterva
     left, right = min(start, *near), max(end, *near)
     margin = 0.07 * (right - left)
     axes.set(xlim=(left - margin, right + margin), ylim=(-1, 1))
-    axes.axvline(equal, color=GREY, lw=1.0, ls=(0, (3, 2)))
-    axes.plot([start, end], [0, 0], color=EXTREME_COLOUR, lw=2.2, solid_capstyle="butt")
+    axes.axvline(equal, color=drawing.GREY, lw=1.0, ls=(0, (3, 2)))
+    axes.plot([start, end], [0, 0], color=drawing.EXTREME_COLOUR, lw=2.2, solid_capstyle="butt")
     for at, cut, arrow in ((start, start > low, "<"), (end, end < high, ">")):
-        axes.plot([at], [0], marker=arrow if cut else "|", color=EXTREME_COLOUR, ms=6, mew=1.8, clip_on=False)
+        axes.plot([at], [0], marker=arrow if cut else "|", color=drawing.EXTREME_COLOUR, ms=6, mew=1.8, clip_on=False)
     shown = "estimate"
     if start <= estimate <= end:
-        axes.plot([estimate], [0], "o", color=EXTREME_COLOUR, ms=4.5)
+        axes.plot([estimate], [0], "o", color=drawing.EXTREME_COLOUR, ms=4.5)
     else:
         shown = f"estimate at {estimate:.3g}"
-    axes.plot([observed], [0], "D", color=REGION_COLOUR, ms=3.5)
+    axes.plot([observed], [0], "D", color=drawing.REGION_COLOUR, ms=3.5)
     label = "ratio of mean rates" if equal else f"\N{BLACK DIAMOND} observed difference, \N{BLACK CIRCLE} {shown}"
     _only_x_axis(axes, label, size)
-    axes.set_title(f"{interval_name(interval.confidence_level)}: {low:.3g} to {high:.3g}", size=size, pad=2)
+    axes.set_title(f"{words.interval_name(interval.confidence_level)}: {low:.3g} to {high:.3g}", size=size, pad=2)
 
 
 def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
@@ -280,26 +254,29 @@ def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=ticks)
     axes.ticklabel_format(axis="x", useOffset=False)
-    make_plain(axes, label, size, hidden=("top", "right", "left"))
+    drawing.make_plain(axes, label, size, hidden=("top", "right", "left"))
 
 
-def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
+def result_layout(width: float, picture: Picture, alpha: float) -> drawing.Layout:
     """Return the layout of the figure of a result: pictures and density, which a narrow figure has below them.
 
     The width is in mm, and the words of the verdict at alpha need so much room.
     """
-    narrow, pictures = width < NARROW, 2 if picture.randomised_image is None else 3
+    narrow, pictures = width < drawing.NARROW, 2 if picture.randomised_image is None else 3
     size = 6.5 if narrow else 7.5
     across = width - 10 if narrow else (width - 26) / 3  # of the density
     side = (width - 14) / 2 if narrow else (width - across - 14 - 6 * pictures) / pictures
-    two, titles = LINE * size * 2 + 3, _title(picture.record, alpha, letters_across(across, size)).count("\n") + 1
-    above_density = LINE * size * titles + 3
+    two, titles = (
+        drawing.LINE * size * 2 + 3,
+        _title(picture.record, alpha, drawing.letters_across(across, size)).count("\n") + 1,
+    )
+    above_density = drawing.LINE * size * titles + 3
     top, tall = 7 + (two if narrow else max(two, above_density)), 1.15 * side if narrow else across
     if picture.region.ndim == 1:  # traces above each other, and the map as a strip below them
         long = width - 8 if narrow else pictures * (side + 6) - 6
         trace = max(26.0, 4.0 * len(channels_of(picture.image)))
         places = [(4.0, top + (trace + 8 + two) * place, long, trace) for place in range(pictures - 1)]
-        strip = top + (trace + 8 + two) * (pictures - 1) - two + LINE * size + 3
+        strip = top + (trace + 8 + two) * (pictures - 1) - two + drawing.LINE * size + 3
         places.append((4.0, strip, long, 6.0))
         below = strip + 15
     else:
@@ -310,16 +287,16 @@ def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
             places.append(((width - side) / 2, below - 9 + two + caption, side, side))
             below += side + two + caption
     density = (5.0, below + above_density) if narrow else (width - 5 - across, top)
-    return Layout(
+    return drawing.Layout(
         width=width,
         panels=[*places, (*density, across, tall)],
         above_words=max(below, density[1] + tall + 11),
-        lines=wrapped(_words(picture.record, alpha), letters_in_line(width, size)).count("\n") + 1,
+        lines=drawing.wrapped(_words(picture.record, alpha), drawing.letters_in_line(width, size)).count("\n") + 1,
         size=size,
     )
 
 
-def results_figure(pictures: Sequence[Picture], *, width: float = WIDTH, alpha: float = 0.05) -> Figure:
+def results_figure(pictures: Sequence[Picture], *, width: float = drawing.WIDTH, alpha: float = 0.05) -> Figure:
     """Draw a row for each tested image, with its verdict at a significance level.
 
     The width is in mm; a figure narrower than 120 has the density below the images.
@@ -328,14 +305,14 @@ def results_figure(pictures: Sequence[Picture], *, width: float = WIDTH, alpha: 
         raise InputError("there is nothing to draw: give at least one result.")
     layouts = [result_layout(width, picture, alpha) for picture in pictures]
     heights = [layout.height for layout in layouts]
-    figure = new_figure(width * MM, sum(heights) * MM)
+    figure = drawing.new_figure(width * drawing.MM, sum(heights) * drawing.MM)
     rows = figure.subfigures(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
     for row, picture, layout in zip(rows, pictures, layouts, strict=True):
         draw_row(row, picture, layout, alpha=alpha)
     return figure
 
 
-def draw_row(figure: FigureBase, picture: Picture, layout: Layout, *, alpha: float) -> list[Axes]:
+def draw_row(figure: FigureBase, picture: Picture, layout: drawing.Layout, *, alpha: float) -> list[Axes]:
     """Draw a result on a figure of the size of a layout, with its name above and the verdict in words below it."""
     axes = layout.draw(figure, picture.title, _words(picture.record, alpha))
     draw_panels(axes, picture, alpha=alpha, size=layout.size)
@@ -358,18 +335,21 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
     """
     image_axes, *seen_axes, map_axes, density_axes = axes
     pad = None if size else 2.0  # in points; axes of the caller's own may have little room above them
-    size = size or fitting_size(density_axes, LONGEST_LABEL, 8.0)
+    size = size or drawing.fitting_size(density_axes, LONGEST_LABEL, 8.0)
     record = picture.record
 
     def title(panel: Axes, text: str) -> None:
         lines = text.split("\n")
-        panel.set_title("\n".join(wrapped(line, letters_across(width_of(panel), size)) for line in lines), size=size)
+        panel.set_title(
+            "\n".join(drawing.wrapped(line, drawing.letters_across(drawing.width_of(panel), size)) for line in lines),
+            size=size,
+        )
 
     draw_overlay(image_axes, picture)
     if picture.region.ndim != 2:
         label_axes(image_axes, picture, size)
-    shown_region = worded(f"image and region:\n{region_text(record)}", record.dimension)
-    title(image_axes, shown_region if record.draws is None else majority_text(record))
+    shown_region = worded(f"image and region:\n{words.region_text(record)}", record.dimension)
+    title(image_axes, shown_region if record.draws is None else words.majority_text(record))
     for panel in seen_axes:
         draw_seen(panel, picture)
         title(panel, seen_lines(picture))
@@ -385,23 +365,25 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, record, size=size)
-    density_axes.set_title(_title(record, alpha, letters_across(width_of(density_axes), size)), size=size, pad=pad)
+    density_axes.set_title(
+        _title(record, alpha, drawing.letters_across(drawing.width_of(density_axes), size)), size=size, pad=pad
+    )
 
 
 def _words(record: ResultRecord, alpha: float) -> str:
     """Return what is said below the panels."""
-    sentences = verdict_text(record, alpha), difference_text(record), contradiction_text(record, alpha)
+    sentences = words.verdict_text(record, alpha), words.difference_text(record), contradiction_text(record, alpha)
     return " ".join(filter(None, sentences))
 
 
 def _title(record: ResultRecord, alpha: float, letters: int) -> str:
     """Return verdict and p-values in lines of at most so many letters."""
-    lines = [short_verdict(record.reject_at(alpha), alpha), f"selective p {selective_p(record)}"]
+    lines = [words.short_verdict(record.reject_at(alpha), alpha), f"selective p {words.selective_p(record)}"]
     if record.certificate is not None:
         lines.append(f"certified p {_exact(record.certificate['pvalue'])}")
     lines.append(f"naive p {_exact(record.naive_pvalue)} (not valid)")
-    return "\n".join(wrapped(line, letters) for line in lines)
+    return "\n".join(drawing.wrapped(line, letters) for line in lines)
 
 
 def _exact(p: float) -> str:
-    return with_sign(number_text(p))
+    return words.with_sign(words.number_text(p))

@@ -14,23 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import confidence, float_array, level
 from attentest.errors import InputError
 from attentest.markup import row_table
-from attentest.presentation.figure import (
-    BLUE,
-    GREY,
-    NAIVE_COLOUR,
-    NARROW,
-    VERMILION,
-    WIDTH,
-    Layout,
-    annotate,
-    checked_axes,
-    checked_width,
-    letters_in_line,
-    make_plain,
-    new_figure,
-    shown_figure,
-    wrapped,
-)
+from attentest.presentation import figure as drawing
 from attentest.presentation.tables import data_frame
 from attentest.presentation.words import VERDICTS, bounded_text, interval_name, interval_text, same_verdict_text
 from attentest.record import interval_from_values, interval_values, json_ready
@@ -166,14 +150,14 @@ class Sensitivity:
             Those of p by factor, interval by factor, and p by correlation length.
         """
         if axes is None:
-            return self._draw(partial(shown_figure, arranged=False), title, checked_width(width))
-        panels = checked_axes(axes, self._panels)
+            return self._draw(partial(drawing.shown_figure, arranged=False), title, drawing.checked_width(width))
+        panels = drawing.checked_axes(axes, self._panels)
         draw_sensitivity(panels, self)
         return panels
 
-    def figure(self, *, title: str = "", width: float = WIDTH) -> Figure:
+    def figure(self, *, title: str = "", width: float = drawing.WIDTH) -> Figure:
         """Return a figure of its own, of a width in mm, which is not shown."""
-        return self._draw(partial(new_figure, arranged=False), title, width)[0].get_figure(root=True)  # type: ignore[return-value]
+        return self._draw(partial(drawing.new_figure, arranged=False), title, width)[0].get_figure(root=True)  # type: ignore[return-value]
 
     @property
     def _panels(self) -> int:
@@ -388,19 +372,19 @@ NEAR = 1.15
 FACTOR_TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 
 
-def sensitivity_layout(width: float, count: int, titled: bool, words: str) -> Layout:
+def sensitivity_layout(width: float, count: int, titled: bool, words: str) -> drawing.Layout:
     """Return the layout of so many panels of one size in a row, or below each other on a narrow figure."""
-    columns = 1 if width < NARROW else count
+    columns = 1 if width < drawing.NARROW else count
     left, gap = 13.0, 14.0  # room for the numbers and names of the axes
     wide = (width - left - 4 - (columns - 1) * gap) / columns
     high = min(wide, 52.0)
     top, row = (16.0 if titled else 10.0), high + 20
     places = [divmod(number, columns) for number in range(count)]
-    return Layout(
+    return drawing.Layout(
         width=width,
         panels=[(left + column * (wide + gap), top + line * row, wide, high) for line, column in places],
         above_words=top - 8 + count // columns * row,
-        lines=wrapped(words, letters_in_line(width, Layout.size)).count("\n") + 1,
+        lines=drawing.wrapped(words, drawing.letters_in_line(width, drawing.Layout.size)).count("\n") + 1,
     )
 
 
@@ -414,9 +398,11 @@ def draw_sensitivity(axes: Sequence[Axes], drawn: Sensitivity, *, size: float = 
     beside = any(1.0 < flip < NEAR for flip in drawn.flips)  # a line through the word that is usually there
     _draw_pvalues(axes[0], drawn.factors, 1.0, drawn.alpha, least, size, side="left", word_before=beside, lw=1.6)
     for flip in drawn.flips:
-        axes[0].axvline(flip, color=VERMILION, lw=1.1)
+        axes[0].axvline(flip, color=drawing.VERMILION, lw=1.1)
         text, where = f"flips at {flip:.2f}", ("data", "axes fraction")
-        annotate(axes[0], text, (flip, 1.0), along=where, ha="center", va="bottom", color=VERMILION, size=size)
+        drawing.annotate(
+            axes[0], text, (flip, 1.0), along=where, ha="center", va="bottom", color=drawing.VERMILION, size=size
+        )
     _factor_axis(axes[0], drawn.factors, size)
     axes[0].set_title("selective p", size=size, pad=14)
     _draw_intervals(axes[1], drawn, size)
@@ -426,7 +412,7 @@ def draw_sensitivity(axes: Sequence[Axes], drawn: Sensitivity, *, size: float = 
         style: dict[str, Any] = {"lw": 1.2, "marker": "o", "ms": 4}
         _draw_pvalues(axes[2], drawn.lengths, drawn.assumed_length, drawn.alpha, least, size, side="right", **style)
         axes[2].set_xlim(first - margin, last + margin)
-        make_plain(axes[2], "correlation length in pixels", size)
+        drawing.make_plain(axes[2], "correlation length in pixels", size)
         axes[2].set_title("selective p, same variances", size=size, pad=14)
 
 
@@ -444,17 +430,19 @@ def _draw_pvalues(
 ) -> None:
     """Draw log10 p with its bounds from ``least``, the assumed noise, and alpha with its name."""
     best, low, high = (np.maximum(_powers(logs), 2 * least) for logs in curve.log_pvalues)
-    axes.fill_between(curve.values, low, high, color=BLUE, alpha=0.25, lw=0)
-    axes.plot(curve.values, best, color=BLUE, **style)
-    axes.axvline(assumed, color=GREY, lw=0.8, zorder=0)
-    text: dict[str, Any] = {"color": GREY, "size": size}
+    axes.fill_between(curve.values, low, high, color=drawing.BLUE, alpha=0.25, lw=0)
+    axes.plot(curve.values, best, color=drawing.BLUE, **style)
+    axes.axvline(assumed, color=drawing.GREY, lw=0.8, zorder=0)
+    text: dict[str, Any] = {"color": drawing.GREY, "size": size}
     across: dict[str, Any] = {"along": ("data", "axes fraction"), "rotation": 90, "va": "bottom"}
     across |= {"by": (-2, 2), "ha": "right"} if word_before else {"by": (2, 2)}
-    annotate(axes, "assumed", (assumed, 0.0), **across, **text | {"size": size - 1})
+    drawing.annotate(axes, "assumed", (assumed, 0.0), **across, **text | {"size": size - 1})
     height = float(np.log10(alpha))
-    axes.axhline(height, color=GREY, lw=1.0, ls=(0, (3, 2)))
+    axes.axhline(height, color=drawing.GREY, lw=1.0, ls=(0, (3, 2)))
     end, inwards = (0.0, 3) if side == "left" else (1.0, -3)
-    annotate(axes, f"alpha {alpha:g}", (end, height), along=("axes fraction", "data"), by=(inwards, 2), ha=side, **text)
+    drawing.annotate(
+        axes, f"alpha {alpha:g}", (end, height), along=("axes fraction", "data"), by=(inwards, 2), ha=side, **text
+    )
     # Powers of ten on a linear axis: p-values below 1e-308 are too small for a logarithmic one.
     axes.set_ylim(least, -0.03 * least)
     axes.locator_params(axis="y", integer=True, nbins=7)
@@ -481,16 +469,16 @@ def _draw_intervals(axes: Axes, drawn: Sensitivity, size: float) -> None:
     top = min(max(ends.max(), near.max()), near.max() + reach)
     margin = 0.04 * (top - bottom)
     beyond = np.clip(ends, bottom - 2 * margin, top + 2 * margin)
-    axes.fill_between(curve.values, beyond[:, 0], beyond[:, 1], color=BLUE, alpha=0.18, lw=0)
+    axes.fill_between(curve.values, beyond[:, 0], beyond[:, 1], color=drawing.BLUE, alpha=0.18, lw=0)
     sure = np.where(curve.unsure[:, None], np.nan, beyond)
     at_most = "at most" if curve.unsure.any() else ""
-    axes.plot(curve.values, sure, color=BLUE, lw=1.2, label=["selective", ""])
-    axes.plot(curve.values, beyond, color=BLUE, lw=1.2, ls=":", label=[at_most, ""])
-    axes.plot(curve.values, naive, color=NAIVE_COLOUR, lw=1.0, ls=(0, (4, 2)), label=["naive (not valid)", ""])
+    axes.plot(curve.values, sure, color=drawing.BLUE, lw=1.2, label=["selective", ""])
+    axes.plot(curve.values, beyond, color=drawing.BLUE, lw=1.2, ls=":", label=[at_most, ""])
+    axes.plot(curve.values, naive, color=drawing.NAIVE_COLOUR, lw=1.0, ls=(0, (4, 2)), label=["naive (not valid)", ""])
     estimates = np.clip(curve.estimates.best, bottom - 2 * margin, top + 2 * margin)
-    axes.plot(curve.values, estimates, color=BLUE, lw=1.8, ls=(0, (5, 1.5, 1, 1.5)), label="estimate")
-    axes.axhline(0.0, color=GREY, lw=1.0, ls=(0, (3, 2)))
-    axes.axvline(1.0, color=GREY, lw=0.8, zorder=0)
+    axes.plot(curve.values, estimates, color=drawing.BLUE, lw=1.8, ls=(0, (5, 1.5, 1, 1.5)), label="estimate")
+    axes.axhline(0.0, color=drawing.GREY, lw=1.0, ls=(0, (3, 2)))
+    axes.axvline(1.0, color=drawing.GREY, lw=0.8, zorder=0)
     axes.set_ylim(bottom - margin, top + margin)
     axes.locator_params(axis="y", nbins=6)
     _factor_axis(axes, curve, size)
@@ -506,4 +494,4 @@ def _factor_axis(axes: Axes, curve: SensitivityCurve, size: float) -> None:
     ticks = [tick for tick in FACTOR_TICKS if curve.values[0] <= tick <= curve.values[-1]]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    make_plain(axes, "noise, times the assumed", size)
+    drawing.make_plain(axes, "noise, times the assumed", size)

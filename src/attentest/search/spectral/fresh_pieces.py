@@ -9,17 +9,7 @@ import torch
 from torch import Tensor
 
 from attentest.search.problem import Points, on_device
-from attentest.search.spectral.chebyshev import (
-    MAX_DEGREE,
-    Decay,
-    basis,
-    check_point,
-    coefficients_from,
-    constant,
-    decay_of,
-    lobatto_nodes,
-    node_polynomial,
-)
+from attentest.search.spectral import chebyshev
 from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import AxisParts
@@ -122,9 +112,9 @@ class Fresh(AxisParts):
             The check points on the z axis.
         """
         degree, middle, half = int(self.degree[0]), self.middle, self.width / 2
-        nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
+        nodes = middle[:, None] + half[:, None] * chebyshev.lobatto_nodes(degree)
         nodes[:, 0], nodes[:, -1] = self.left, self.right
-        check = check_point(degree, share)
+        check = chebyshev.check_point(degree, share)
         return nodes, check, (middle + half * check)[:, None]
 
     def probes(self, check: Floats) -> Points:
@@ -133,7 +123,7 @@ class Fresh(AxisParts):
         That is the check point of the piece (q,), in [-1, 1], in the gap that has it, and elsewhere the middle: a node
         of degree 16, so that a piece that is interpolated again has use of it.
         """
-        nodes = lobatto_nodes(MAX_DEGREE)
+        nodes = chebyshev.lobatto_nodes(chebyshev.MAX_DEGREE)
         checked = (nodes[4:11:2] < check[:, None]) & (check[:, None] < nodes[6:13:2])
         return self.middle[:, None] + self.width[:, None] / 2 * np.where(checked, check[:, None], nodes[5:12:2])
 
@@ -156,7 +146,7 @@ class NodeScores:
     """(p,). Standard deviation of the narrowest bump that must not be missed."""
 
 
-def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
+def bump_height(decay: chebyshev.Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
     """Return the height (p,) of the bump that pieces of some widths (p,) may hide; zero if they cannot.
 
     ``narrowest`` (p,) is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
@@ -176,9 +166,9 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     degree = int(fresh.degree[0])
     at_nodes, noise = scores.at_nodes.flatten(2), scores.noise
     device = at_nodes.device
-    coefficients = constant(coefficients_from, device, lobatto_nodes, degree) @ at_nodes
-    vanishing = constant(node_polynomial, device, degree)
-    at_point = basis(on_device(scores.check, device))
+    coefficients = chebyshev.constant(chebyshev.coefficients_from, device, chebyshev.lobatto_nodes, degree) @ at_nodes
+    vanishing = chebyshev.constant(chebyshev.node_polynomial, device, degree)
+    at_point = chebyshev.basis(on_device(scores.check, device))
     missed = scores.at_check.flatten(1) - (at_point.unsqueeze(1) @ coefficients).squeeze(1)
     reach = at_point @ vanishing
     highest, lowest = at_nodes.amax(dim=1), at_nodes.amin(dim=1)
@@ -189,7 +179,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     rounding = LEBESGUE * scores.jitter + ROUNDING * np.maximum(highest_score, minus_lowest)
     # Coefficients of order 1 and higher; noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(measured[6 : 6 + degree] - noise, 0.0).T
-    decay = decay_of(sizes, rounding)
+    decay = chebyshev.decay_of(sizes, rounding)
     rate, last = decay.rate, decay.last
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
     seen = np.maximum(seen - LEBESGUE * noise, 0.0) * (CHECK_SAFETY / np.abs(reached))

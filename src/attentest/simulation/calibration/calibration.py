@@ -16,16 +16,7 @@ from scipy import stats
 from attentest.checks import confidence, level
 from attentest.errors import AttentestWarning, InputError, counted, shortened, worded
 from attentest.markup import row_table
-from attentest.presentation.figure import (
-    EXTREME_COLOUR,
-    GREY,
-    NAIVE_COLOUR,
-    checked_axes,
-    legend_below,
-    new_figure,
-    shown_figure,
-    word_axes,
-)
+from attentest.presentation import figure as drawing
 from attentest.presentation.words import number_text, with_sign
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
@@ -62,7 +53,7 @@ UNEVEN = 0.01
 FEW_POINTS = 100
 """Up to this many p-values are drawn as points."""
 
-COLOURS = {"naive": NAIVE_COLOUR, "selective": EXTREME_COLOUR}
+COLOURS = {"naive": drawing.NAIVE_COLOUR, "selective": drawing.EXTREME_COLOUR}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -301,15 +292,15 @@ class Calibration:
         axes
             Two axes to draw on; by default those of a new figure.
         """
-        drawn_on = checked_axes(_axes(shown_figure) if axes is None else axes, 2)
+        drawn_on = drawing.checked_axes(_axes(drawing.shown_figure) if axes is None else axes, 2)
         _draw_quantiles(drawn_on[0], self)
         _draw_rates(drawn_on[1], self)
-        word_axes(drawn_on, self.dimension)
+        drawing.word_axes(drawn_on, self.dimension)
         return drawn_on
 
     def figure(self) -> Figure:
         """Return the same as a figure that no window shows, for a file."""
-        return self.plot(_axes(new_figure))[0].get_figure(root=True)  # type: ignore[return-value]
+        return self.plot(_axes(drawing.new_figure))[0].get_figure(root=True)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         rates = (f"{rate.value:.3g} at {alpha:g}" for alpha, rate in zip(self.alphas, self.rates, strict=True))
@@ -404,8 +395,10 @@ def _draw_quantiles(axes: Axes, drawn: Calibration) -> None:
     rank = np.arange(1, count + 1)
     expected = rank / (count + 1)  # the mean of the i-th of n uniform numbers, which is Beta(i, n + 1 - i)
     low, high = (stats.beta.ppf(tail, rank, count + 1 - rank) for tail in (0.025, 0.975))
-    axes.fill_between(expected, low, high, color=GREY, alpha=0.25, lw=0, label="95% of perfect tests, at each point")
-    axes.plot([0, 1], [0, 1], color=GREY, lw=1, label="uniform: a perfect test")
+    axes.fill_between(
+        expected, low, high, color=drawing.GREY, alpha=0.25, lw=0, label="95% of perfect tests, at each point"
+    )
+    axes.plot([0, 1], [0, 1], color=drawing.GREY, lw=1, label="uniform: a perfect test")
     marker = "o" if count <= FEW_POINTS else ""
     for kind, values, uniform in (
         ("naive", drawn.naive_pvalues, drawn.naive_ks_pvalue),
@@ -417,7 +410,7 @@ def _draw_quantiles(axes: Axes, drawn: Calibration) -> None:
     axes.set_xlabel("quantile of the uniform distribution")
     axes.set_ylabel("quantile of the p-values")
     axes.set_title(f"p-values of {count:,} null image{'s' if count > 1 else ''}")
-    legend_below(axes, 2, 9)
+    drawing.legend_below(axes, 2, 9)
 
 
 def _draw_rates(axes: Axes, drawn: Calibration) -> None:
@@ -425,10 +418,15 @@ def _draw_rates(axes: Axes, drawn: Calibration) -> None:
     levels = np.array(drawn.alphas)
     floor = levels.min() / 5
     ends = np.array([levels.min() / 2, min(1.0, levels.max() * 2)])
-    axes.plot(ends, ends, color=GREY, lw=1, label="as it should be")
+    axes.plot(ends, ends, color=drawing.GREY, lw=1, label="as it should be")
     about = f"at most {ERROR_RATE:.0%} of valid tests exceed one of these"
     axes.hlines(
-        np.array(drawn.limits) / len(drawn.pvalues), levels / 1.12, levels * 1.12, color=GREY, lw=1.5, label=about
+        np.array(drawn.limits) / len(drawn.pvalues),
+        levels / 1.12,
+        levels * 1.12,
+        color=drawing.GREY,
+        lw=1.5,
+        label=about,
     )
     for kind, measured, shift in (("naive", drawn.naive_rates, 1.04), ("selective", drawn.rates, 1 / 1.04)):
         at, colour = levels * shift, COLOURS[kind]
@@ -443,9 +441,9 @@ def _draw_rates(axes: Axes, drawn: Calibration) -> None:
     marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
     axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
     axes.set_yticks([], minor=True)
-    axes.grid(axis="y", color=GREY, alpha=0.2)
+    axes.grid(axis="y", color=drawing.GREY, alpha=0.2)
     axes.set_axisbelow(True)
     axes.set_xlabel("significance level")
     axes.set_ylabel("share of null images rejected")
     axes.set_title("rejections where there is nothing to find")
-    legend_below(axes, 1, 9)
+    drawing.legend_below(axes, 1, 9)

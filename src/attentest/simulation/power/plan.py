@@ -13,19 +13,7 @@ import numpy as np
 
 from attentest.errors import InputError, counted, worded
 from attentest.markup import row_table
-from attentest.presentation.figure import (
-    BLUE,
-    GREEN,
-    GREY,
-    PURPLE,
-    VERMILION,
-    checked_axes,
-    legend_below,
-    make_logarithmic,
-    new_figure,
-    shown_figure,
-    word_axes,
-)
+from attentest.presentation import figure as drawing
 from attentest.record import json_ready
 from attentest.simulation.power.simulated_tests import Design, Detectable, SimulatedTests
 
@@ -34,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-REGION_STYLES = ((BLUE, "o"), (VERMILION, "s"), (GREEN, "D"), (PURPLE, "^"))
+REGION_STYLES = ((drawing.BLUE, "o"), (drawing.VERMILION, "s"), (drawing.GREEN, "D"), (drawing.PURPLE, "^"))
 """Colours and markers of the kinds of region and numbers of draws, where gamma is on the axis."""
 
 MARKERS = "osD^v"
@@ -268,17 +256,19 @@ class Plan:
             default those of a new figure.
         """
         panels = self._panels()
-        drawn_on = _panel_axes(shown_figure, len(panels)) if axes is None else checked_axes(axes, len(panels))
+        drawn_on = (
+            _panel_axes(drawing.shown_figure, len(panels)) if axes is None else drawing.checked_axes(axes, len(panels))
+        )
         for draw, panel_axes in zip(panels, drawn_on, strict=True):
             draw(panel_axes)
-            panel_axes.grid(axis="y", color=GREY, alpha=0.18)
+            panel_axes.grid(axis="y", color=drawing.GREY, alpha=0.18)
             panel_axes.set_axisbelow(True)
-        word_axes(drawn_on, self.dimension)
+        drawing.word_axes(drawn_on, self.dimension)
         return drawn_on
 
     def figure(self) -> Figure:
         """Return the same as a figure that no window shows, for a file."""
-        drawn_on = self.plot(_panel_axes(new_figure, len(self._panels())))
+        drawn_on = self.plot(_panel_axes(drawing.new_figure, len(self._panels())))
         return drawn_on[0].get_figure(root=True)  # type: ignore[return-value]
 
     def _panels(self) -> list[Callable[[Axes], None]]:
@@ -347,7 +337,7 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         )
     # Labels where the curves are not: they rise from the lower left to the upper right.
     for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
-        axes.axhline(value, color=GREY, lw=1, ls=style)
+        axes.axhline(value, color=drawing.GREY, lw=1, ls=style)
         axes.annotate(
             f"{text} {value:g}",
             (0.0 if side == "left" else 1.0, value),
@@ -356,11 +346,11 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
             textcoords="offset points",
             ha=side,
             fontsize=8.5,
-            color=GREY,
+            color=drawing.GREY,
         )
     axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels", ylabel=REJECTED)
     axes.set_title(f"power, regions of {region}")
-    legend_below(axes, 2, 8.5)
+    drawing.legend_below(axes, 2, 8.5)
 
 
 Bar: TypeAlias = tuple[float, float, float]
@@ -405,11 +395,11 @@ def _draw_by_gamma(
         )
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)", ylabel=label, title=title)
-    legend_below(axes, 2, 8.5)
+    drawing.legend_below(axes, 2, 8.5)
     low, high = axes.dataLim.intervaly
     if bar is not _length:
         axes.set_ylim(0, 1.03)
     elif np.isfinite(high) and high > LONG * low:
-        make_logarithmic(axes, "y")
+        drawing.make_logarithmic(axes, "y")
     elif np.isfinite(high):
         axes.set_ylim(0, 1.1 * high)

@@ -20,17 +20,8 @@ from attentest.errors import InputError
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
+from attentest.training import paper_model
 from attentest.training.bundled import BUNDLED_SERIES
-from attentest.training.paper_model import (
-    ALL_MODELS,
-    MODELS,
-    SERIES_MODELS,
-    SERIES_SHARE,
-    architecture_of,
-    axes_of,
-    is_bundled,
-    side_of,
-)
 
 Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "curves", "precision", "evaluation"]
 
@@ -118,8 +109,8 @@ class Series:
 
     def images_and_squares(self, seed: int, numbers: list[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Draw the images (k, *axes) of given numbers, and the pixels of each that have the signal."""
-        size, axes, family = side_of(self.model), axes_of(self.model), self._family
-        share = SERIES_SHARE if axes == 1 else 3
+        size, axes, family = paper_model.side_of(self.model), paper_model.axes_of(self.model), self._family
+        share = paper_model.SERIES_SHARE if axes == 1 else 3
         images = np.empty((len(numbers), *[size] * axes))
         squares = np.zeros(images.shape, dtype=bool)
         for place, number in enumerate(numbers):
@@ -172,7 +163,7 @@ COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussi
 class Preset:
     """Numbers of images per series."""
 
-    models: Sequence[str] = MODELS  # experiments on one image size always use the 16x16 base model
+    models: Sequence[str] = paper_model.MODELS  # experiments on one image size always use the 16x16 base model
     null: int = 1000  # null images for the type I error of all tests
     permuted: int = 1000  # how many of them the permutation test gets
     permutations: int = 1000  # per image
@@ -180,13 +171,13 @@ class Preset:
     power: int = 1000  # images of each signal strength
     # In the paper every search gets 200 images; the cost of a grid hardly varies, so a few are enough.
     timed: Mapping[str, int]
-    timed_models: Sequence[str] = MODELS
+    timed_models: Sequence[str] = paper_model.MODELS
     estimated: int = 1000  # null images for the two checks of robustness (appendix D)
     nearly_gaussian: int = 1000
     curves: int = 3  # images whose f_i are drawn
     precision: int = 200  # images that are tested in float32 and float64
     ours: int = 1000  # images for each of our tests
-    series_models: Sequence[str] = SERIES_MODELS
+    series_models: Sequence[str] = paper_model.SERIES_MODELS
     series_model: str = "series-base256"  # of the experiment on one length and architecture
     series: int = 1000  # series without a signal, and with each strength of it
 
@@ -212,15 +203,18 @@ class Preset:
         if models is None:
             return self
         for model in models:
-            if model not in ALL_MODELS:
-                raise InputError(f"a model must be one of {', '.join(ALL_MODELS)}, got {model!r}.")
-        images, series = (tuple(model for model in known if model in models) for known in (MODELS, SERIES_MODELS))
+            if model not in paper_model.ALL_MODELS:
+                raise InputError(f"a model must be one of {', '.join(paper_model.ALL_MODELS)}, got {model!r}.")
+        images, series = (
+            tuple(model for model in known if model in models)
+            for known in (paper_model.MODELS, paper_model.SERIES_MODELS)
+        )
         return replace(self, models=images, timed_models=images, series_models=series)
 
 
 PRESETS: Mapping[str, Preset] = {
     "quick": Preset(
-        models=tuple(model for model in MODELS if is_bundled(model)),
+        models=tuple(model for model in paper_model.MODELS if paper_model.is_bundled(model)),
         null=40,
         permuted=20,
         permutations=100,
@@ -264,7 +258,7 @@ def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> C
     models, count, gammas = preset.models, preset.null, NULL_GAMMAS
     if on_series:
         models, count, gammas = preset.series_models, preset.series, SERIES_GAMMAS
-    base = [model for model in models if architecture_of(model) == "base"]
+    base = [model for model in models if paper_model.architecture_of(model) == "base"]
     counted = _series(count, work=["selective"], model=models, noise=NOISES)
     if published and not on_series:
         # The published figures of the permutation test are those of the base models with correlated noise.
