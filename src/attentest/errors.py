@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -84,6 +84,16 @@ def listed(words: Iterable[str], conjunction: str = "or") -> str:
     """Return words as a sentence lists them: "a, b or c"."""
     *most, last = words
     return f"{', '.join(most)} {conjunction} {last}" if most else last
+
+
+MOST_NAMES = 3
+"""Most names that a message lists."""
+
+
+def some(names: Sequence[object]) -> str:
+    """Return a few names for a message, with the number of the others."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(map(shortened, names[:MOST_NAMES]))}{more}"
 
 
 NOUNS = {

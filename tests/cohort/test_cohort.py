@@ -357,7 +357,7 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(folder: Path, capsys: 
 
 
 def test_images_of_one_name_need_their_folders_and_slices_of_a_stack_do_not(tmp_path: Path) -> None:
-    from attentest.cohort.patients import read_table
+    from attentest.cohort.cohort import read_table
 
     table, names = tmp_path / "patients.csv", ["a/1.png", "b/1.png"]
     table.write_text("image\tgroup\na/1.png\tx\nb/1.png\ty\n")

@@ -29,20 +29,18 @@ from attentest.noise import (
 from attentest.noise.local_variance import Cells
 from attentest.noise.model import DRAWS, complete
 from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, ranked, undecided, verdicts
-from attentest.simulation.noise_check.autocorrelation import (
-    autocorrelation,
-    lag_names,
-    lag_values,
-    mean_deviations,
-    row_effects,
-)
 from attentest.simulation.noise_check.measures import (
     Measures,
     ResidualImages,
     at_the_ends,
+    autocorrelation,
     bin_edges,
     grey_step,
+    lag_names,
+    lag_values,
+    mean_deviations,
     on_grid,
+    row_effects,
 )
 from attentest.simulation.noise_check.noise_check import noise_check
 

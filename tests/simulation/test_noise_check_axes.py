@@ -8,8 +8,16 @@ import pytest
 from attentest.errors import InputError
 from attentest.noise import AR1, AR1Covariance, ARAlong, Isotropic, StationaryCovariance
 from attentest.noise.model import FloatArray
-from attentest.simulation.noise_check.autocorrelation import autocorrelation, lag_names, lag_values, mean_deviations
-from attentest.simulation.noise_check.measures import CORRELATION, SCALE, STATIONARY, spreads
+from attentest.simulation.noise_check.measures import (
+    CORRELATION,
+    SCALE,
+    STATIONARY,
+    autocorrelation,
+    lag_names,
+    lag_values,
+    mean_deviations,
+    spreads,
+)
 from attentest.simulation.noise_check.noise_check import noise_check, quick_check
 
 SIGNAL, VOLUME = (96,), (8, 9, 3)

@@ -13,9 +13,8 @@ import numpy as np
 from attentest.checks import confidence, level
 from attentest.cohort.estimates import Estimates, common_effect, estimates_from_draws, unbiased_estimates
 from attentest.cohort.means import Estimate, RandomEffects, patients_needed, random_effects, regression
-from attentest.cohort.patients import some
 from attentest.definition import REGION_RULES
-from attentest.errors import InputError, counted, shortened
+from attentest.errors import InputError, counted, shortened, some
 from attentest.record import USUAL_LEVEL, ResultNumbers, differences
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.draws import COLUMNS, draw_columns, rank_of

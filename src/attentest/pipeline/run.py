@@ -26,8 +26,16 @@ from attentest.errors import InputError, SearchError
 from attentest.images.sample import channels_last
 from attentest.noise.implausible import noise_doubts
 from attentest.noise.poisson import Poisson
-from attentest.pipeline.counts import COUNTED, check_counted, law_of_counts
-from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of, seeds_of
+from attentest.pipeline.hypotheses import (
+    COUNTED,
+    Lines,
+    Parts,
+    check_counted,
+    law_of_counts,
+    lines_of,
+    parts_of,
+    seeds_of,
+)
 from attentest.pipeline.inputs import ARRAYS_PER_IMAGE, Input, Inputs
 from attentest.pipeline.observation import Observation, expanded, observe
 from attentest.region.rule import as_region_rule

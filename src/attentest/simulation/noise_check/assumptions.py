@@ -10,7 +10,6 @@ import numpy as np
 
 from attentest.errors import worded
 from attentest.noise.model import FloatArray
-from attentest.simulation.noise_check.autocorrelation import mean_deviations, region_sides
 from attentest.simulation.noise_check.measures import (
     BRIGHTNESS,
     CLIPPING,
@@ -22,6 +21,8 @@ from attentest.simulation.noise_check.measures import (
     STATIONARY,
     Measures,
     correlation_names,
+    mean_deviations,
+    region_sides,
     spreads,
 )
 from attentest.statistics.multiple_testing import adjusted_pvalues
