@@ -34,7 +34,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!attentest\.).*"),
     # Internal classes that appear in the signature of a public one and are of no use by themselves.
     (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise|Strips)"),
-    (r"py:class", r"attentest\..*\.(ComparedRegion|Inference)"),
+    (r"py:class", r"attentest\..*\.(ComparedRegion|Inference|Spacing)"),
     # Records and definitions behind public classes, whose fields these show themselves.
     (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|ExchangeableDraws)"),
 ]

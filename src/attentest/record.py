@@ -51,52 +51,37 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ResultNumbers(Inference):
-    """The numbers of the test of one region, or of one connected component of it.
-
-    Parameters
-    ----------
-    law, truncation_set, standard_error, alternative
-        As in :class:`~attentest.statistics.inference.Inference`.
-    log_pvalue, log_pvalue_bounds
-        Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
-        exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below
-        it; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
-    naive_log_pvalue, bonferroni_log_pvalue
-        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions that
-        could have been chosen.
-    alpha
-        Level at which the test was asked to decide, if it was.
-    selectable
-        Number of pixels seen, or of patches in which they lie if the region consists of whole patches: those from which
-        the model chose the region.
-    evaluations
-        Number of model evaluations that the search used for this image.
-    status
-        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
-        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
-        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
-        ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
-        (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``.
-    settings
-        How the test was made: region, contrast, alternative, search and noise, JSON-ready.
-    audit
-        How many random ``points`` the search compared with its conclusions before it ended, and how many
-        ``contradictions`` it found and mended; None for the grid searches, which have no audit.
-    spacing
-        How far apart the pixels are (:class:`~attentest.images.spacing.Spacing`), where the file of the image tells.
-    """
+    """The numbers of the test of one region, or of one connected component of it."""
 
     log_pvalue: float
     log_pvalue_bounds: tuple[float, float]
+    """Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
+    exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below it;
+    ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p."""
     naive_log_pvalue: float
     bonferroni_log_pvalue: float
+    """Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions that could
+    have been chosen."""
     alpha: float | None
+    """Level at which the test was asked to decide, if it was."""
     selectable: int
+    """Number of pixels seen, or of patches in which they lie if the region consists of whole patches: those from which
+    the model chose the region."""
     evaluations: int
+    """Number of model evaluations that the search used for this image."""
     status: str
+    """"converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
+    which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
+    "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
+    ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
+    (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``."""
     settings: Mapping[str, Any]
+    """How the test was made: region, contrast, alternative, search and noise, JSON-ready."""
     audit: Audit | None = None
+    """How many random ``points`` the search compared with its conclusions before it ended, and how many
+    ``contradictions`` it found and mended; None for the grid searches, which have no audit."""
     spacing: Spacing | None = None
+    """How far apart the pixels are (:class:`~attentest.images.spacing.Spacing`), where the file of the image tells."""
 
     @property
     def pvalue(self) -> float:
@@ -201,41 +186,29 @@ class ResultNumbers(Inference):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ResultRecord(ResultNumbers):
-    """The numbers of a result with estimate and confidence interval, without its images.
-
-    Parameters
-    ----------
-    estimate, estimate_bounds
-        Median-unbiased estimate of the difference, and the bounds on it.
-    confidence_interval
-        Confidence interval of the difference; None if the search went for p alone and none was asked for.
-    simultaneous_interval
-        Of a component of a region: the interval that covers together with those of the other components.
-    region_pixels, part_pixels, seen_pixels, image_pixels
-        Number of pixels of the region, of its compared part, of what the model sees, and of the image.
-    certificate
-        The values of the certificate (:meth:`attentest.Certificate.to_dict`), if there is one.
-    context
-        How large the difference is within the image, if that is known.
-    draws
-        Of several draws of the added noise, the numbers of each
-        (:func:`~attentest.statistics.draws.draws_values`): p, estimate and interval of the record are those of all.
-    extent
-        Where along each axis the compared part begins and ends, in pixels; the end is that of Python's slices.
-    """
+    """The numbers of a result with estimate and confidence interval, without its images."""
 
     estimate: float
     estimate_bounds: tuple[float, float]
+    """Median-unbiased estimate of the difference, and the bounds on it."""
     confidence_interval: ConfidenceInterval | None = None
+    """Confidence interval of the difference; None if the search went for p alone and none was asked for."""
     simultaneous_interval: ConfidenceInterval | None = None
+    """Of a component of a region: the interval that covers together with those of the other components."""
     region_pixels: int
     part_pixels: int
     seen_pixels: int
     image_pixels: int
+    """Number of pixels of the region, of its compared part, of what the model sees, and of the image."""
     certificate: Mapping[str, Any] | None = None
+    """The values of the certificate (:meth:`attentest.Certificate.to_dict`), if there is one."""
     context: Context | None = None
+    """How large the difference is within the image, if that is known."""
     draws: Mapping[str, Any] | None = None
+    """Of several draws of the added noise, the numbers of each (:func:`~attentest.statistics.draws.draws_values`): p,
+    estimate and interval of the record are those of all."""
     extent: tuple[tuple[int, int], ...] = ()
+    """Where along each axis the compared part begins and ends, in pixels; the end is that of Python's slices."""
 
     def significant_draws(self, alpha: float) -> tuple[int, int]:
         """Return how many draws have a p-value of their own of at most alpha, and how many draws there were."""

@@ -34,23 +34,16 @@ FLAT = 0.02
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimates:
-    """Unbiased estimates (k,) of differences after randomised selection, in the units of the pixels.
-
-    Parameters
-    ----------
-    value, resolved
-        The estimates, and where they are the mean of U given the truncation set, and not U.
-    plain, error
-        U, and its standard deviation, which is at least that of ``value``.
-    correction
-        ``value`` less the naive difference: it is proportional to the assumed variance of the noise.
-    """
+    """Unbiased estimates (k,) of differences after randomised selection, in the units of the pixels."""
 
     value: Floats
     resolved: Mask
+    """The estimates, and where they are the mean of U given the truncation set, and not U."""
     plain: Floats
     error: Floats
+    """U, and its standard deviation, which is at least that of ``value``."""
     correction: Floats
+    """``value`` less the naive difference: it is proportional to the assumed variance of the noise."""
 
 
 def unbiased_estimates(law: RandomisedLaw, sets: Sequence[TruncationSet], standard_error: Floats) -> Estimates:

@@ -120,25 +120,18 @@ def regression(
 
 @dataclass(frozen=True, kw_only=True)
 class RandomEffects:
-    """True differences that vary between clusters, or images without clusters.
-
-    Parameters
-    ----------
-    mean
-        Mean of the true differences, each weighted by how well it is known: Hartung and Knapp (2001).
-    deviation, deviation_low, deviation_high
-        Standard deviation tau of the true differences by Paule and Mandel (1982), with an interval from the law of Q.
-    heterogeneity, q, q_pvalue
-        I^2, the share of the variation that is not noise; Cochran's Q; the p-value of equal true differences.
-    """
+    """True differences that vary between clusters, or images without clusters."""
 
     mean: Estimate
+    """Mean of the true differences, each weighted by how well it is known: Hartung and Knapp (2001)."""
     deviation: float
     deviation_low: float
     deviation_high: float
+    """Standard deviation tau of the true differences by Paule and Mandel (1982), with an interval from the law of Q."""
     heterogeneity: float
     q: float
     q_pvalue: float
+    """I^2, the share of the variation that is not noise; Cochran's Q; the p-value of equal true differences."""
 
 
 def random_effects(values: Floats, plain: Floats, variance: Floats, confidence_level: float) -> RandomEffects:

@@ -43,26 +43,18 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """How large the observed difference is within its image: descriptive, not a test.
-
-    Parameters
-    ----------
-    placements
-        Number of places elsewhere in the image at which a copy of the region was compared as the region is, chosen at
-        random if there are many; 0 if there is no room for other places.
-    smaller
-        Number of those with a smaller absolute difference; for a one-sided alternative, with a lower difference than
-        the observed one (greater) or a higher one (less).
-    standard_deviations
-        The difference over the standard deviation of the pixels that the model sees; None if they are all equal.
-    percent_of_range
-        The difference in per cent of their range.
-    """
+    """How large the observed difference is within its image: descriptive, not a test."""
 
     placements: int
+    """Number of places elsewhere in the image at which a copy of the region was compared as the region is, chosen at
+    random if there are many; 0 if there is no room for other places."""
     smaller: int
+    """Number of those with a smaller absolute difference; for a one-sided alternative, with a lower difference than the
+    observed one (greater) or a higher one (less)."""
     standard_deviations: float | None
+    """The difference over the standard deviation of the pixels that the model sees; None if they are all equal."""
     percent_of_range: float | None
+    """The difference in per cent of their range."""
 
     def __post_init__(self) -> None:
         whole_number(self.placements, "placements", 0, MOST_PLACES)

@@ -50,15 +50,10 @@ MOST_AVERAGED = 10**9
 
 @dataclass(frozen=True, eq=False)
 class DerivedNoise(BaseNoise):
-    """Noise that is a multiple of another one, for the same images: all that it says follows from the other one.
-
-    Parameters
-    ----------
-    model
-        The other noise model.
-    """
+    """Noise that is a multiple of another one, for the same images: all that it says follows from the other one."""
 
     model: NoiseModel
+    """The other noise model."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, NoiseModel) or isinstance(self.model, type):

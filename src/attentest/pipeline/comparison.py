@@ -38,26 +38,18 @@ class Comparison(ResultNumbers):
 
     P, bounds, statistic, estimate and confidence interval are those of (first region minus what it is compared with)
     minus (second region minus what that is compared with), in the units of the pixels.
-
-    Parameters
-    ----------
-    names
-        What each map is.
-    regions : (2, H, W) bool
-        Both regions.
-    maps : (2, H, W)
-        Both maps, from 0 to 1.
-    image : (H, W) or (H, W, C)
-        The image.
-    differences
-        The observed difference of each region, biased away from zero, because it selected the region.
     """
 
     names: tuple[str, str]
+    """What each map is."""
     regions: NDArray[np.bool_]
+    """(2, H, W) bool. Both regions."""
     maps: NDArray[np.float64]
+    """(2, H, W). Both maps, from 0 to 1."""
     image: NDArray[np.float64]
+    """(H, W) or (H, W, C). The image."""
     differences: tuple[float, float]
+    """The observed difference of each region, biased away from zero, because it selected the region."""
 
     def __repr__(self) -> str:
         return f"Comparison({self.names[0]!r}, {self.names[1]!r}, p={self.pvalue_text()}, overlap={self.overlap:.2f})"

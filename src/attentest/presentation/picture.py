@@ -30,34 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picture:
-    """A tested image with its attention map and region, and the numbers of its result.
-
-    Parameters
-    ----------
-    record
-        The numbers.
-    image : (H, W) or (H, W, C)
-        The tested image; a signal is (T,) or (C, T), a volume (D, H, W) or (C, D, H, W).
-    attention : (*axes)
-        The attention map, from 0 to 1.
-    region, part : (*axes) bool
-        The attention region, and the part of it that was compared.
-    randomised_image : as the image
-        What the model saw, and chose the region on, if that was the image plus noise.
-    title
-        Name of the image.
-    caption
-        Which slices of a volume are shown.
-    """
+    """A tested image with its attention map and region, and the numbers of its result."""
 
     record: ResultRecord
+    """The numbers."""
     image: NDArray[Any]
+    """(H, W) or (H, W, C). The tested image; a signal is (T,) or (C, T), a volume (D, H, W) or (C, D, H, W)."""
     attention: NDArray[Any]
+    """(*axes). The attention map, from 0 to 1."""
     region: NDArray[np.bool_]
     part: NDArray[np.bool_]
+    """(*axes) bool. The attention region, and the part of it that was compared."""
     randomised_image: NDArray[Any] | None = None
+    """as the image. What the model saw, and chose the region on, if that was the image plus noise."""
     title: str = ""
+    """Name of the image."""
     caption: str = ""
+    """Which slices of a volume are shown."""
 
     def on_plane(self) -> Picture:
         """Return the picture of an image that shows this one: traces of a signal, or slices of a volume."""

@@ -46,43 +46,29 @@ ENDS = ("", "_low", "_high")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Sensitivity:
-    """P, estimate and interval of one image as functions of what may be wrong about the noise.
-
-    Parameters
-    ----------
-    alpha
-        Significance level of the verdicts.
-    confidence_level
-        Level of the confidence intervals.
-    alternative
-        The alternative of p-values and intervals.
-    difference
-        Observed difference, in the units of the pixels.
-    factors
-        The curve in a factor on the standard deviation of the noise; 1 is the noise that was assumed.
-    same_verdict
-        The factors around 1 for which the verdict is the same, and what comes beyond them.
-    lengths
-        The curve in the correlation length of the noise in pixels, with the variances that were assumed; None if it was
-        not computed.
-    assumed_length
-        Correlation length of the noise that was assumed; None without ``lengths``.
-    evaluations
-        Model evaluations that ``lengths`` took; ``factors`` takes none.
-    note
-        What else to know, if anything.
-    """
+    """P, estimate and interval of one image as functions of what may be wrong about the noise."""
 
     alpha: float
+    """Significance level of the verdicts."""
     confidence_level: float
+    """Level of the confidence intervals."""
     alternative: Alternative
+    """The alternative of p-values and intervals."""
     difference: float
+    """Observed difference, in the units of the pixels."""
     factors: SensitivityCurve
+    """The curve in a factor on the standard deviation of the noise; 1 is the noise that was assumed."""
     same_verdict: SameVerdict
+    """The factors around 1 for which the verdict is the same, and what comes beyond them."""
     lengths: SensitivityCurve | None = None
+    """The curve in the correlation length of the noise in pixels, with the variances that were assumed; None if it was
+    not computed."""
     assumed_length: float | None = None
+    """Correlation length of the noise that was assumed; None without ``lengths``."""
     evaluations: int = 0
+    """Model evaluations that ``lengths`` took; ``factors`` takes none."""
     note: str | None = None
+    """What else to know, if anything."""
 
     @property
     def flips(self) -> tuple[float, ...]:

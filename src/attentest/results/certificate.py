@@ -26,37 +26,26 @@ class Certificate:
     It is exactly valid in finite samples: if the hypothesis is true, ``pvalue`` is at most k / (n + 1) with probability
     at most k / (n + 1), for any model, smooth or not, and for chains that mix well or badly. Where the search ends with
     status "sharp", it is the p-value to report.
-
-    Parameters
-    ----------
-    observed
-        The observed statistic.
-    statistics : (n,)
-        Statistics of the draws: under the hypothesis exchangeable with the observed one, given the region.
-    alternative
-        Which statistics are at least as extreme as the observed one. For "equal-tailed" p is twice the smaller of the
-        two one-sided p-values. Each is at most a / 2 with probability at most a / 2, so twice the smaller is at most a
-        with probability at most a; the least possible one is 2 / (n + 1).
-    pvalue_bounds
-        Least and greatest p-value by the search, with which the draws are compared.
-    moved
-        Share of the chains that left the observed point; if it is small the certified p is valid but too great.
-    steps
-        Steps of each chain.
-    seed
-        The seed that was asked for; None if the random numbers are a function of the image.
-    evaluations
-        Number of model evaluations that the draws took.
     """
 
     observed: float
+    """The observed statistic."""
     statistics: NDArray[np.float64]
+    """(n,). Statistics of the draws: under the hypothesis exchangeable with the observed one, given the region."""
     alternative: Alternative
+    """Which statistics are at least as extreme as the observed one. For "equal-tailed" p is twice the smaller of the
+    two one-sided p-values. Each is at most a / 2 with probability at most a / 2, so twice the smaller is at most a with
+    probability at most a; the least possible one is 2 / (n + 1)."""
     pvalue_bounds: tuple[float, float]
+    """Least and greatest p-value by the search, with which the draws are compared."""
     moved: float
+    """Share of the chains that left the observed point; if it is small the certified p is valid but too great."""
     steps: int
+    """Steps of each chain."""
     seed: int | None
+    """The seed that was asked for; None if the random numbers are a function of the image."""
     evaluations: int
+    """Number of model evaluations that the draws took."""
 
     @property
     def draws(self) -> int:

@@ -41,44 +41,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AttentionTestResult(ResultNumbers):
-    """Whether the attention region of one image differs from what it is compared with.
-
-    Parameters
-    ----------
-    law, truncation_set, standard_error, alternative, log_pvalue, status, settings and others
-        The numbers of the test: see :class:`~attentest.record.ResultNumbers`.
-    region : (H, W) bool
-        The attention region.
-    part : (H, W) bool
-        The compared part of the region: all of it, or one connected component.
-    image : (H, W) or (H, W, C) float64
-        The tested image.
-    attention : (H, W) float64
-        The attention map, from 0 to 1; 0 where the model sees nothing.
-    seen : (H, W) bool
-        The pixels the model sees: all, unless its preprocessing crops or its patches leave a border.
-    certificate
-        A second p-value, by draws instead of a search, if it was asked for.
-    randomised_image : (H, W) or (H, W, C) float64
-        The image plus noise that the model saw, if the selection was randomised: region and attention map are those of
-        this image. The statistic is that of the image itself.
-    compared
-        What was compared, from which :attr:`context` is computed when it is first asked for.
-    draws
-        The draws of that noise, each with its own region and p-value, if there were several (``draws=21``). P, estimate
-        and confidence interval of the result are those of all of them, and everything else is of the draw whose p is
-        the median.
-    """
+    """Whether the attention region of one image differs from what it is compared with."""
 
     region: NDArray[np.bool_]
+    """(H, W) bool. The attention region."""
     part: NDArray[np.bool_]
+    """(H, W) bool. The compared part of the region: all of it, or one connected component."""
     image: NDArray[np.float64]
+    """(H, W) or (H, W, C) float64. The tested image."""
     attention: NDArray[np.float64]
+    """(H, W) float64. The attention map, from 0 to 1; 0 where the model sees nothing."""
     seen: NDArray[np.bool_]
+    """(H, W) bool. The pixels the model sees: all, unless its preprocessing crops or its patches leave a border."""
     certificate: Certificate | None = None
+    """A second p-value, by draws instead of a search, if it was asked for."""
     randomised_image: NDArray[np.float64] | None = None
+    """(H, W) or (H, W, C) float64. The image plus noise that the model saw, if the selection was randomised: region and
+    attention map are those of this image. The statistic is that of the image itself."""
     compared: ComparedRegion | None = None
+    """What was compared, from which :attr:`context` is computed when it is first asked for."""
     draws: tuple[Draw, ...] = ()
+    """The draws of that noise, each with its own region and p-value, if there were several (``draws=21``). P, estimate
+    and confidence interval of the result are those of all of them, and everything else is of the draw whose p is the
+    median."""
 
     @property
     def context(self) -> Context | None:

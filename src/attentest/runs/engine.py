@@ -154,18 +154,12 @@ OnError: TypeAlias = Literal["raise", "row"]
 
 @dataclass(frozen=True, kw_only=True)
 class FailedImage:
-    """An image that could not be tested.
-
-    Parameters
-    ----------
-    number
-        Number of the image among those given, from 0.
-    reason
-        Why, in one sentence.
-    """
+    """An image that could not be tested."""
 
     number: int
+    """Number of the image among those given, from 0."""
     reason: str
+    """Why, in one sentence."""
 
     def __getattr__(self, name: str) -> Any:
         private = name.startswith("_")  # copies look for such names before there is a reason

@@ -64,67 +64,46 @@ class Margins(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProblem:
-    """The truncation sets to find: Z_i = {z : every margin of image i at z is negative}.
-
-    Parameters
-    ----------
-    law
-        The law of the k statistics. ``law.z_obs`` is a point known to lie in each set.
-    scores
-        Maps image indices (m,) int64 and points z (m,) float64 to raw scores (m, *grid), which are smooth in z.
-        Differentiable in forward mode where a search asks for slopes.
-    margins
-        Maps image indices (m,) and scores (m, *grid) to margins (m, n).
-    device
-        Where both compute.
-    batch_size
-        Number of points that are evaluated together best.
-    image_numbers : (k,)
-        The caller's numbers of the images, for error messages; None if there is but one, or they have none.
-    alternative
-        Which values of the statistic are at least as extreme as the observed one.
-    alpha
-        If given, a search may stop as soon as it knows on which side of this level p lies.
-    confidence_level
-        If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs: one
-        level for all images, or one for each (k,).
-    observed : (k, *grid)
-        Scores at ``law.z_obs``, where the caller has them already.
-    rough_scores
-        A less accurate version of ``scores``, if there is one.
-    rough_is_faster
-        Whether the rough scores are worth using.
-    exact
-        Whether the scores are computed in float64 throughout, so that their rounding error is known; if not, it is
-        measured.
-    memory
-        Bytes that a search may use beyond what the scores themselves need.
-    count
-        Number of margins per point.
-    seeds : (k,) uint64
-        Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``.
-    accelerate
-        Returns a function of image indices and points that computes the same in less time where there are few points;
-        None if the scores cannot be part of such a function.
-    """
+    """The truncation sets to find: Z_i = {z : every margin of image i at z is negative}."""
 
     law: Law
+    """The law of the k statistics. ``law.z_obs`` is a point known to lie in each set."""
     scores: Scores
+    """Maps image indices (m,) int64 and points z (m,) float64 to raw scores (m, *grid), which are smooth in z.
+    Differentiable in forward mode where a search asks for slopes."""
     margins: Margins
+    """Maps image indices (m,) and scores (m, *grid) to margins (m, n)."""
     device: torch.device
+    """Where both compute."""
     batch_size: int
+    """Number of points that are evaluated together best."""
     image_numbers: NDArray[np.int64] | None = None
+    """(k,). The caller's numbers of the images, for error messages; None if there is but one, or they have none."""
     alternative: Alternative = "two-sided"
+    """Which values of the statistic are at least as extreme as the observed one."""
     alpha: float | None = None
+    """If given, a search may stop as soon as it knows on which side of this level p lies."""
     confidence_level: float | NDArray[np.float64] | None = None
+    """If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs: one
+    level for all images, or one for each (k,)."""
     observed: Tensor | None = None
+    """(k, *grid). Scores at ``law.z_obs``, where the caller has them already."""
     rough_scores: Scores | None = None
+    """A less accurate version of ``scores``, if there is one."""
     rough_is_faster: bool = False
+    """Whether the rough scores are worth using."""
     exact: bool = False
+    """Whether the scores are computed in float64 throughout, so that their rounding error is known; if not, it is
+    measured."""
     memory: int = 2**28
+    """Bytes that a search may use beyond what the scores themselves need."""
     count: int = 1
+    """Number of margins per point."""
     seeds: NDArray[np.uint64] | None = None
+    """(k,) uint64. Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``."""
     accelerate: Callable[[Function], Function] | None = None
+    """Returns a function of image indices and points that computes the same in less time where there are few points;
+    None if the scores cannot be part of such a function."""
 
     @property
     def image_seeds(self) -> NDArray[np.uint64]:
@@ -313,41 +292,27 @@ Report: TypeAlias = Callable[[float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """A check of what a search concluded, at random places.
-
-    Parameters
-    ----------
-    points
-        Number of points at which a conclusion was compared with the model.
-    contradictions
-        Number of them at which it was wrong. What was concluded there has been searched again.
-    """
+    """A check of what a search concluded, at random places."""
 
     points: int
+    """Number of points at which a conclusion was compared with the model."""
     contradictions: int
+    """Number of them at which it was wrong. What was concluded there has been searched again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome:
-    """A truncation set and how it was found.
-
-    Parameters
-    ----------
-    truncation_set
-        The set.
-    evaluations
-        Number of points at which the model was evaluated for this image, with or without a derivative.
-    status
-        How the search ended, one of ``STATUSES``: ``CONVERGED``, ``DECIDED``, or the reason for which it stopped early:
-        ``OUT_OF_EVALUATIONS``, ``OUT_OF_PRECISION`` or ``TOO_SHARP``.
-    audit
-        The check of its conclusions; None for a search that has none.
-    """
+    """A truncation set and how it was found."""
 
     truncation_set: TruncationSet
+    """The set."""
     evaluations: int
+    """Number of points at which the model was evaluated for this image, with or without a derivative."""
     status: str
+    """How the search ended, one of ``STATUSES``: ``CONVERGED``, ``DECIDED``, or the reason for which it stopped early:
+    ``OUT_OF_EVALUATIONS``, ``OUT_OF_PRECISION`` or ``TOO_SHARP``."""
     audit: Audit | None = None
+    """The check of its conclusions; None for a search that has none."""
 
 
 @runtime_checkable

@@ -49,22 +49,15 @@ CELL, LINE = (1.25, 1.75), 0.15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sanity:
-    """How the maps of images change when a model is randomised from its head to its input: see :func:`sanity`.
-
-    Parameters
-    ----------
-    steps
-        The results of the images, by what is randomised of the model: "nothing", "head", "head, layer 4", "head, layers
-        3 to 4", ..., "whole model". An image in which a randomised model has no region is a :class:`FailedImage`.
-    correlations : (steps, images)
-        Rank correlations of the maps with those of the trained model; NaN where there is no map.
-    seed
-        Seed of the random weights.
-    """
+    """How the maps of images change when a model is randomised from its head to its input: see :func:`sanity`."""
 
     steps: dict[str, Results]
+    """The results of the images, by what is randomised of the model: "nothing", "head", "head, layer 4", "head, layers
+    3 to 4", ..., "whole model". An image in which a randomised model has no region is a :class:`FailedImage`."""
     correlations: NDArray[np.float64]
+    """(steps, images). Rank correlations of the maps with those of the trained model; NaN where there is no map."""
     seed: int
+    """Seed of the random weights."""
 
     @property
     def mean_correlations(self) -> dict[str, float]:

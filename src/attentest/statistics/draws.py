@@ -51,21 +51,13 @@ class HasPvalue(Protocol):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Draw(Inference):
-    """The test of the region that was chosen with one draw of the added noise.
-
-    Parameters
-    ----------
-    law, truncation_set, standard_error, alternative
-        As in :class:`~attentest.statistics.inference.Inference`.
-    log_pvalue, log_pvalue_bounds
-        Logs of its p-value and of the bounds on it.
-    region : (H, W) bool
-        Its region.
-    """
+    """The test of the region that was chosen with one draw of the added noise."""
 
     log_pvalue: float
     log_pvalue_bounds: tuple[float, float]
+    """Logs of its p-value and of the bounds on it."""
     region: NDArray[np.bool_]
+    """(H, W) bool. Its region."""
 
     @property
     def pvalue(self) -> float:

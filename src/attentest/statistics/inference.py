@@ -26,26 +26,18 @@ ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidenceInterval:
-    """A confidence interval for the compared quantity, in the units of the pixels; unpacks as (low, high).
-
-    Parameters
-    ----------
-    low, high
-        Its ends, possibly infinite.
-    confidence_level
-        The probability with which such intervals cover the true value.
-    together
-        Number of intervals, of which this is one, that all cover their true values with that probability.
-    error
-        Each end lies at most this far outside that of the exact interval, because the truncation set is known only as
-        far as the search went. The interval is never narrower than the exact one.
-    """
+    """A confidence interval for the compared quantity, in the units of the pixels; unpacks as (low, high)."""
 
     low: float
     high: float
+    """Its ends, possibly infinite."""
     confidence_level: float
+    """The probability with which such intervals cover the true value."""
     error: float = 0.0
+    """Each end lies at most this far outside that of the exact interval, because the truncation set is known only as
+    far as the search went. The interval is never narrower than the exact one."""
     together: int = 1
+    """Number of intervals, of which this is one, that all cover their true values with that probability."""
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.low, self.high))
@@ -74,25 +66,17 @@ class Estimates(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Inference:
-    """What p-value, estimate and confidence interval of one compared difference follow from.
-
-    Parameters
-    ----------
-    law
-        Law of the statistic given the truncation set, for this one difference.
-    truncation_set
-        The values of z at which the model would choose this region, with what is certain and what is possible. It is
-        searched only where p and the confidence interval depend on it.
-    standard_error
-        Standard deviation of the compared difference, in the units of the pixels.
-    alternative
-        The alternative of p-value and confidence interval.
-    """
+    """What p-value, estimate and confidence interval of one compared difference follow from."""
 
     law: Law
+    """Law of the statistic given the truncation set, for this one difference."""
     truncation_set: TruncationSet
+    """The values of z at which the model would choose this region, with what is certain and what is possible. It is
+    searched only where p and the confidence interval depend on it."""
     standard_error: float
+    """Standard deviation of the compared difference, in the units of the pixels."""
     alternative: Alternative
+    """The alternative of p-value and confidence interval."""
 
     @property
     def statistic(self) -> float:

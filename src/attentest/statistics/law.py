@@ -63,14 +63,10 @@ class Law(Columns, ABC):
 
     A search moves an image along a line, and z is the coordinate on that line. In the paper's test z is the statistic
     itself. A subclass is a frozen dataclass whose fields are arrays with one row per image.
-
-    Parameters
-    ----------
-    statistic : (k,)
-        Observed statistics.
     """
 
     statistic: Floats
+    """(k,). Observed statistics."""
 
     @property
     def z_obs(self) -> Floats:

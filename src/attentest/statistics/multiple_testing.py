@@ -115,23 +115,16 @@ def level_of_each(confidence_level: float, count: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A proportion, with its Wilson interval.
-
-    Parameters
-    ----------
-    count, total
-        Number of hits, and of cases.
-    low, high
-        Ends of the interval.
-    confidence_level
-        Of the interval.
-    """
+    """A proportion, with its Wilson interval."""
 
     count: int
     total: int
+    """Number of hits, and of cases."""
     low: float
     high: float
+    """Ends of the interval."""
     confidence_level: float
+    """Of the interval."""
 
     @property
     def value(self) -> float:

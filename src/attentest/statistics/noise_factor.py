@@ -61,27 +61,18 @@ UNSURE = 0.05
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SensitivityCurve:
-    """P, estimate and confidence interval of one image as functions of a parameter of the noise.
-
-    Parameters
-    ----------
-    values : (k,)
-        Values of the parameter, in ascending order.
-    standard_errors : (k,)
-        Standard deviations of the compared difference, in the units of the pixels.
-    log_pvalues
-        Logs of p (k,), with bounds, ``low`` and ``high``, from what the search knows of the truncation set.
-    estimates
-        Median-unbiased estimates (k,) in the units of the pixels, with bounds.
-    intervals
-        Confidence intervals (k,).
-    """
+    """P, estimate and confidence interval of one image as functions of a parameter of the noise."""
 
     values: NDArray[np.float64]
+    """(k,). Values of the parameter, in ascending order."""
     standard_errors: NDArray[np.float64]
+    """(k,). Standard deviations of the compared difference, in the units of the pixels."""
     log_pvalues: LogPvalues
+    """Logs of p (k,), with bounds, ``low`` and ``high``, from what the search knows of the truncation set."""
     estimates: Estimates
+    """Median-unbiased estimates (k,) in the units of the pixels, with bounds."""
     intervals: Sequence[ConfidenceInterval]
+    """Confidence intervals (k,)."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -112,24 +103,17 @@ class SensitivityCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class SameVerdict:
-    """The factors from ``low`` to ``high``, around 1, for which the verdict is certainly the same.
-
-    Parameters
-    ----------
-    reject
-        The verdict; None if it is not known even for the factor 1.
-    low, high
-        Ends of the range.
-    below, above
-        What comes beyond each end: "same" if the verdict is the same as far as was looked, "other" if it is the
-        opposite one, "unknown" if the truncation set was not searched far enough to tell.
-    """
+    """The factors from ``low`` to ``high``, around 1, for which the verdict is certainly the same."""
 
     reject: bool | None
+    """The verdict; None if it is not known even for the factor 1."""
     low: float
     high: float
+    """Ends of the range."""
     below: Beyond
     above: Beyond
+    """What comes beyond each end: "same" if the verdict is the same as far as was looked, "other" if it is the opposite
+    one, "unknown" if the truncation set was not searched far enough to tell."""
 
 
 def factor_log_pvalues(inference: Inference, factors: ArrayLike) -> LogPvalues:

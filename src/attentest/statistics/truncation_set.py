@@ -35,19 +35,13 @@ def union(*parts: ArrayLike) -> Intervals:
 
 @dataclass(frozen=True, kw_only=True)
 class TruncationSet:
-    """The values of z at which the model would choose the observed region, as far as a search knows them.
-
-    Parameters
-    ----------
-    intervals : (n, 2)
-        The best estimate of the set; contains the observed z.
-    certain, possible : (n, 2)
-        A subset and a superset of the true set, under the assumptions of the search.
-    """
+    """The values of z at which the model would choose the observed region, as far as a search knows them."""
 
     intervals: Intervals
+    """(n, 2). The best estimate of the set; contains the observed z."""
     certain: Intervals
     possible: Intervals
+    """(n, 2). A subset and a superset of the true set, under the assumptions of the search."""
 
     def __repr__(self) -> str:
         counts = (f"{name}=<{len(intervals)}>" for name, intervals in vars(self).items())

@@ -58,39 +58,28 @@ COLOURS = {"naive": drawing.NAIVE_COLOUR, "selective": drawing.EXTREME_COLOUR}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """The behaviour of a test on null images, in which there is nothing to find.
-
-    Parameters
-    ----------
-    pvalues, naive_pvalues : (n,)
-        Selective p-values of null images, and those that ignore the selection.
-    pvalue_bounds : (n, 2)
-        Least and greatest selective p-value compatible with what each search knows.
-    alphas
-        Significance levels.
-    confidence_level
-        Level of the intervals of the rates.
-    statuses
-        Number of searches by status.
-    failures
-        Reasons why images could not be tested, by their numbers. They have no p-value and are in no rate, but the
-        limits are for all images, and the verdict counts each as rejected or not, whichever would change it.
-    plug_in_pvalues : (n,)
-        Selective p-values if the noise, which was estimated for each image from reference images, is taken to be known;
-        None if it was not estimated.
-    dimension
-        Number of axes of the images, which says what they are called.
-    """
+    """The behaviour of a test on null images, in which there is nothing to find."""
 
     pvalues: NDArray[np.float64]
+    """(n,). Selective p-values of null images."""
     pvalue_bounds: NDArray[np.float64]
+    """(n, 2). Least and greatest selective p-value compatible with what each search knows."""
     naive_pvalues: NDArray[np.float64]
+    """(n,). P-values that ignore the selection."""
     alphas: tuple[float, ...]
+    """Significance levels."""
     confidence_level: float
+    """Level of the intervals of the rates."""
     statuses: dict[str, int]
+    """Number of searches by status."""
     failures: dict[int, str]
+    """Reasons why images could not be tested, by their numbers. They have no p-value and are in no rate, but the limits
+    are for all images, and the verdict counts each as rejected or not, whichever would change it."""
     plug_in_pvalues: NDArray[np.float64] | None
+    """(n,). Selective p-values if the noise, which was estimated for each image from reference images, is taken to be
+    known; None if it was not estimated."""
     dimension: int = 2
+    """Number of axes of the images, which says what they are called."""
 
     @classmethod
     def of(

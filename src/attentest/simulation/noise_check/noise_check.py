@@ -70,35 +70,24 @@ class NoiseCheck:
 
     If all assumptions hold, at least one is called broken with a probability of at most ``alpha``. This is exact for a
     noise model that was given, and approximate for one that was fitted to the same images.
-
-    Parameters
-    ----------
-    assumptions
-        The assumptions with their verdicts.
-    alpha
-        Probability, at most, that an assumption is called broken although all hold.
-    simulations
-        Number of sets of images that were drawn from the model.
-    n_images
-        Number of reference images.
-    shape
-        Channels and sides of the images.
-    noise
-        Name and parameters of the noise model.
-    fitted_to
-        Name of the estimator if the model was fitted to the same images, else None.
-    measured
-        What was measured, for pictures: see :meth:`plot`.
     """
 
     assumptions: tuple[Assumption, ...]
+    """The assumptions with their verdicts."""
     alpha: float
+    """Probability, at most, that an assumption is called broken although all hold."""
     simulations: int
+    """Number of sets of images that were drawn from the model."""
     n_images: int
+    """Number of reference images."""
     shape: tuple[int, ...]
+    """Channels and sides of the images."""
     noise: dict[str, Any]
+    """Name and parameters of the noise model."""
     fitted_to: str | None
+    """Name of the estimator if the model was fitted to the same images, else None."""
     measured: MeasuredNoise
+    """What was measured, for pictures: see :meth:`plot`."""
 
     @property
     def passed(self) -> bool:

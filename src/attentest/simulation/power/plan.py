@@ -54,42 +54,30 @@ class Detectable(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedTests:
-    """The tests of simulated images with one design and one height of the planted signal.
-
-    Parameters
-    ----------
-    design
-        How the region was chosen.
-    delta
-        Height of the signal in standard deviations of the noise; 0 if there is none.
-    rejected
-        Share of the images with p at most alpha, with its Wilson interval. Only what is certain counts.
-    undecided
-        Number of images whose error bar contains alpha.
-    coverage
-        Share of the confidence intervals that hold the true value, of several draws the mean of the true differences
-        of their regions; None if there are no intervals.
-    lengths : (n,)
-        Lengths of the confidence intervals over those of the naive ones; None if there are no two-sided intervals.
-    differences : (n,)
-        Least true difference of each image, in the units of the pixels, that its test finds with the asked-for power,
-        given the region that was chosen; None if there are no intervals, or several draws of the added noise.
-    overlaps : (n,)
-        Pixels in both the region and the signal over those in either (IoU), of several draws the pixels that most of
-        them chose; None without a signal.
-    evaluations
-        Mean number of model evaluations per image.
-    """
+    """The tests of simulated images with one design and one height of the planted signal."""
 
     design: Design
+    """How the region was chosen."""
     delta: float
+    """Height of the signal in standard deviations of the noise; 0 if there is none."""
     rejected: Rate
+    """Share of the images with p at most alpha, with its Wilson interval. Only what is certain counts."""
     undecided: int
+    """Number of images whose error bar contains alpha."""
     coverage: Rate | None
+    """Share of the confidence intervals that hold the true value, of several draws the mean of the true differences of
+    their regions; None if there are no intervals."""
     lengths: NDArray[np.float64] | None
+    """(n,). Lengths of the confidence intervals over those of the naive ones; None if there are no two-sided intervals.
+    """
     differences: NDArray[np.float64] | None
+    """(n,). Least true difference of each image, in the units of the pixels, that its test finds with the asked-for
+    power, given the region that was chosen; None if there are no intervals, or several draws of the added noise."""
     overlaps: NDArray[np.float64] | None
+    """(n,). Pixels in both the region and the signal over those in either (IoU), of several draws the pixels that most
+    of them chose; None without a signal."""
     evaluations: float
+    """Mean number of model evaluations per image."""
 
     def __repr__(self) -> str:
         return f"SimulatedTests({self.design}, delta={self.delta:g}, rejected {self.rejected})"
@@ -154,33 +142,22 @@ LONG = 10.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What a test would find on simulated images: to choose, before looking at the data, how it is randomised.
-
-    Parameters
-    ----------
-    tests
-        The simulated tests, by height of the signal, then by design.
-    alpha
-        Significance level of the tests.
-    power
-        Power that a detectable signal has.
-    confidence_level
-        Level of the confidence intervals; None if there are none.
-    noise_deviation
-        Standard deviation of the noise of a pixel, in the units of the pixels: the unit of ``delta``.
-    side
-        Side of the planted square in pixels; None if it differs between images, as a third of their shorter sides.
-    dimension
-        Number of axes of the images, which says what they are called.
-    """
+    """What a test would find on simulated images: to choose, before looking at the data, how it is randomised."""
 
     tests: tuple[SimulatedTests, ...]
+    """The simulated tests, by height of the signal, then by design."""
     alpha: float
+    """Significance level of the tests."""
     power: float
+    """Power that a detectable signal has."""
     confidence_level: float | None
+    """Level of the confidence intervals; None if there are none."""
     noise_deviation: float
+    """Standard deviation of the noise of a pixel, in the units of the pixels: the unit of ``delta``."""
     side: int | None
+    """Side of the planted square in pixels; None if it differs between images, as a third of their shorter sides."""
     dimension: int = 2
+    """Number of axes of the images, which says what they are called."""
 
     def __post_init__(self) -> None:
         if not self.tests:
