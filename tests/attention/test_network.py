@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from attentest import AttentionTest, bundled_model
+from attentest import AttentionTest, Certification, bundled_model
 from attentest.attention import (
     CAM,
     GradCAM,
@@ -262,6 +262,31 @@ def test_a_smooth_network_is_searched_by_interpolation() -> None:
     assert isinstance(test.pipeline.search, SpectralSearch)
     with pytest.raises(SearchError, match=r"kinks whose places .* \(of amax of something .* use spectral"):
         test.replace(search="piecewise")(images(1)[0])  # of two classes the greater one
+
+
+class Quantised(nn.Module):
+    """A network whose units take a few values each: neither smooth nor linear in pieces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = segmenter()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.round(8 * torch.tanh(self.layer(x)))
+
+
+def test_a_network_that_no_search_is_for_has_a_certificate() -> None:
+    options = {"search": SpectralSearch(max_evaluations=64), "confidence_level": None}
+    test = AttentionTest(Quantised(), image_shape=SHAPE, noise=1.0, attention=Segmentation(0), **options)
+    image = images(1, 4)[0]
+    result = test(image)
+    low, high = result.pvalue_bounds
+    assert result.status in ("sharp", "max_evaluations")
+    assert low < 0.05 < high
+    assert result.verdict().endswith("more evaluations, or certify the result (certification=, --certify).")
+    certified = test(image, certification=Certification(draws=9, steps=1))
+    assert certified.certificate.agrees
+    assert certified.verdict().endswith(f"report the certified p, {certified.certificate.pvalue:.3g}.")
 
 
 class Nothing(nn.Module):

@@ -231,7 +231,9 @@ def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, dec
         assert f"Benjamini-{name}-adjusted p <= 0.2: {made.count(True)} of 6{undecided}\n" in text
     assert text.endswith("contain 0.2; to resolve them, test without decide_at= (without --decide)")
     wide = Results(replace(result, status="max_evaluations") for result in decided)
-    assert wide.summary(0.2).endswith("or a larger max_evaluations= (--max-evaluations) may resolve them")
+    assert wide.summary(0.2).endswith(
+        "or a larger max_evaluations= (--max-evaluations) may resolve them, or certify (certification=, --certify)"
+    )
     sharp = Results([*wide[1:], replace(decided[0], status="sharp")])
     assert sharp.summary(0.2).endswith("--certify), or use a larger max_evaluations= (--max-evaluations)")
 

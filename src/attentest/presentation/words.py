@@ -304,9 +304,12 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
     low, high = record.pvalue_bounds
     rejected = record.reject_at(alpha)
     if rejected is None:
+        certify = "certify the result (certification=, --certify)"
+        if record.certificate is not None:
+            certify = f"report the certified p, {number_text(record.certificate['pvalue'])}"
         return (
             f"Undecided at {alpha:g}: the search found only that p lies between {low:.3g} and {high:.3g}. Allow it "
-            "more evaluations, or certify the result."
+            f"more evaluations, or {certify}."
         )
     region = f"{record.map_kind} region"
     subject = region if record.connectivity is None else f"component of the {region}"
@@ -512,7 +515,7 @@ def advice_text(known: ManyPvalues, alpha: float) -> str:
     if DECIDED in known.statuses:
         how = "to resolve them, test without decide_at= (without --decide)"
     elif not sharp:
-        how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them"
+        how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them, or certify (certification=, --certify)"
     elif all(sharp):
         how = f"where the status is sharp, report the certified p, or use {more}"
     else:
