@@ -131,8 +131,8 @@ def random_networks(count: int, processes: int, sampled: bool) -> None:
             print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
 
 
-def trained_network(count: int, device: str) -> None:
-    """Print shares of p-values of null images with a CNN that was trained to see a raised square."""
+def trained_network(count: int, device: str, only: str) -> None:
+    """Print shares of p-values of null images with a CNN trained to see a raised square, of maps with such names."""
     torch.manual_seed(38)
     layers = (nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
     more = (nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
@@ -157,6 +157,8 @@ def trained_network(count: int, device: str) -> None:
         "Grad-CAM, first layer, predicted": GradCAM("2", sign="absolute"),
         "HiResCAM, first layer, class 1": HiResCAM("2", target=1, sign="signed"),
     }.items():
+        if only not in name:
+            continue
         shape = {"image_shape": (1, 16, 16), "device": device, "confidence_level": None}
         test = AttentionTest(model.eval(), noise=1.0, attention=attention, **shape)
         start = time.perf_counter()
@@ -210,6 +212,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sampled", action="store_true", help="measure roughness instead of visiting every piece")
     parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--only", default="", metavar="TEXT", help="maps whose name has this text")
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--most", type=int, default=100_000)
@@ -218,7 +221,7 @@ def main() -> None:
     if asked.table == "random":
         random_networks(asked.count, asked.processes, asked.sampled)
     elif asked.table == "trained":
-        trained_network(asked.images, asked.device)
+        trained_network(asked.images, asked.device, asked.only)
     else:
         resnet(asked.sizes, asked.device, asked.tol, asked.most)
 
