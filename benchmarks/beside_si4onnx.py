@@ -7,11 +7,11 @@ its notebooks and tests build, trained as there and exported by torch; both read
 and both know it. Both have one thread and stop when p is known to 0.001 (si4onnx's default). Seconds are those of the
 processor, without loading and without the first image; "together" are those of all images by ``test.map``.
 
-The settings are si4onnx's. Its p is ``alternative="equal-tailed"`` here (with sicore 3.0.0, twice the smaller tail). Its
+The settings are si4onnx's. Its p is ``alternative="equal-tailed"`` here (sicore 3.0.0 has twice the smaller tail). Its
 threshold is ``threshold`` of the map that is scaled from 0 to 1 (``use_norm``), or ``level`` of one that is not;
 BackMeanDiff is the usual contrast; NeighborMeanDiff, whose neighbours are those within a square, is Neighbourhood(1.5)
-for its range of 1, and of signals Neighbourhood(20) for 20. Its filters have zeros beyond the border: the map below does
-it in the same way. Its mask leaves out pixels after scaling, ours before: so with a mask the map is not scaled.
+for its range of 1, and of signals Neighbourhood(20) for 20. Its filters have zeros beyond the border: the map below
+does it in the same way. Its mask leaves out pixels after scaling, ours before: so with a mask the map is not scaled.
 """
 
 from __future__ import annotations
@@ -271,8 +271,8 @@ def main() -> None:
             torch.onnx.export(model, (torch.zeros(1, *shape),), folder / f"{name}.onnx", dynamo=False)
             np.save(folder / f"{name}.npy", np.random.default_rng(0).normal(size=(asked.images + 1, *shape)))
         print(
-            "| network, map, region | images | greatest difference of p | si4onnx, s | attentest, s | ratio | together, s "
-            "| ratio | pieces of both |"
+            "| network, map, region | images | greatest difference of p | si4onnx, s | attentest, s | ratio | "
+            "together, s | ratio | pieces of both |"
         )
         print("|---|---|---|---|---|---|---|---|---|")
         for name, row in ROWS.items():
@@ -290,8 +290,8 @@ def main() -> None:
             pieces = [np.median([pair[i][2] for pair in pairs]) for i in (0, 1)]
             print(
                 f"| {name} | {len(pairs)} | {apart:.1e} | {seconds[0]:.3f} | {seconds[1]:.4f} | "
-                f"{seconds[0] / seconds[1]:.1f} | {together:.4f} | {seconds[0] / together:.1f} | {pieces[0]:.0f}, {pieces[1]:.0f} |"
-                + (f" {others} refused by one alone" if others else ""),
+                f"{seconds[0] / seconds[1]:.1f} | {together:.4f} | {seconds[0] / together:.1f} | "
+                f"{pieces[0]:.0f}, {pieces[1]:.0f} |" + (f" {others} refused by one alone" if others else ""),
                 flush=True,
             )
 
