@@ -13,18 +13,8 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
+from attentest.app import offered as offers
 from attentest.app.form import CONTROLS, COUNTS, Form, optional_number, takes_class
-from attentest.app.offered import (
-    FIELDS,
-    MOST_CLASSES,
-    TEXT,
-    OfferedModel,
-    OfferedModels,
-    UploadedImage,
-    examples,
-    page_words,
-    read_upload,
-)
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.attention.relevance import PREDICTED
 from attentest.checks import level
@@ -51,7 +41,7 @@ class Session:
     """Number of the newest test that was asked for; an older one ends when it next reports its progress."""
     source: ImageSource | None = None
     """The file that was uploaded last, and what of it is read."""
-    image: UploadedImage | None = None
+    image: offers.UploadedImage | None = None
     problem: str = ""
     """The image that is shown, or what is wrong with the file."""
     example: bool = False
@@ -80,7 +70,7 @@ class Session:
             self.fitted = key, form.noise_model(dimension)
         return self.fitted[1]
 
-    def count_settings(self, image: UploadedImage, result: AttentionTestResult) -> int:
+    def count_settings(self, image: offers.UploadedImage, result: AttentionTestResult) -> int:
         """Return with how many different settings an image was tested, this time included."""
         tried = self.tried.setdefault(hashlib.blake2b(image.pixels.tobytes()).digest(), set())
         tried.add(json.dumps(result.settings, sort_keys=True))
@@ -95,7 +85,7 @@ NO_IMAGE = "Upload an image, or take one of the examples."
 
 MAP_LABELS = {
     **{name: f"{name}: {part.summary}" for name, part in ATTENTION_MAPS.items() if not part.argument},
-    TEXT: "text: what makes the image similar to a text",
+    offers.TEXT: "text: what makes the image similar to a text",
 }
 """What the page calls maps."""
 
@@ -114,9 +104,9 @@ class Actions:
     When the server ends it is ``stopped``, and tests that run then end with it.
     """
 
-    def __init__(self, models: OfferedModels) -> None:
+    def __init__(self, models: offers.OfferedModels) -> None:
         self.models = models
-        self.examples = examples()
+        self.examples = offers.examples()
         self.stopped = False
         self._tested: OrderedDict[str, TestedImage] = OrderedDict()
         self._lock = Lock()
@@ -149,11 +139,11 @@ class Actions:
         """Read an uploaded file again if a model takes it with other axes; return what is wrong with it as HTML."""
         image, source = session.image, session.source
         try:
-            with page_words(FIELDS):
+            with offers.page_words(offers.FIELDS):
                 dimension = self.models.model(model).dimension
                 if source is not None and (image is None or image.dimension != dimension):
                     session.image, session.problem = None, ""
-                    session.image = read_upload(source, dimension)
+                    session.image = offers.read_upload(source, dimension)
         except AttentestError as error:
             session.problem = str(error)
         return message_html(session.problem, "error") if session.problem else ""
@@ -169,7 +159,7 @@ class Actions:
         if session.image is None:
             return ""
         try:
-            with page_words(FIELDS):
+            with offers.page_words(offers.FIELDS):
                 chosen, randomised = self.models.model(model), _is_randomised(form)
                 test = self._test_without_noise(session, session.image, chosen, form)
                 _, region = test.attention_region(session.image.sample, name=session.image.name)
@@ -201,7 +191,7 @@ class Actions:
             seen = pipeline.inputs.one(image.sample, identity=image.name)
             scores: Any = pipeline.scores
             inputs = model_inputs([seen], pipeline.definition, scores.device)[-1]
-            ranked = scores.ranked(inputs, MOST_CLASSES)
+            ranked = scores.ranked(inputs, offers.MOST_CLASSES)
         except AttentestError:  # the preview says what is wrong
             return usual
         named = [
@@ -212,7 +202,7 @@ class Actions:
         return [(f"predicted: {named[0][0]}", PREDICTED), *named, *chosen]
 
     def _test_without_noise(
-        self, session: Session, image: UploadedImage, model: OfferedModel, form: Form
+        self, session: Session, image: offers.UploadedImage, model: offers.OfferedModel, form: Form
     ) -> AttentionTest:
         """Return the test of an image; without randomised selection, with any noise: it may not be known yet."""
         noise = session.noise(form, model.dimension) if _is_randomised(form) else Isotropic(1.0)
@@ -233,7 +223,7 @@ class Actions:
             show(done / (total or 1))
 
         try:
-            with page_words(FIELDS):
+            with offers.page_words(offers.FIELDS):
                 tested = self._tested_image(session, model, form, progress)
         except Replaced:
             return None

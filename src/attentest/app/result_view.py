@@ -17,20 +17,9 @@ from attentest.definition import REGION_RULES
 from attentest.errors import worded
 from attentest.markup import page_from, png_address, png_file, text_html
 from attentest.noise.model import recorded_sentence
+from attentest.presentation import picture as pictures
 from attentest.presentation.figure import new_figure
 from attentest.presentation.footnotes import row_notes, selection_notes
-from attentest.presentation.picture import (
-    Picture,
-    displayed,
-    draw_map,
-    draw_overlay,
-    draw_seen,
-    eight_bits,
-    label_axes,
-    outline_pixels,
-    resized,
-    seen_name,
-)
 from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import row_of
@@ -103,9 +92,9 @@ def region_picture(image: NDArray[Any], region: NDArray[np.bool_]) -> NDArray[np
     """Return an image (H, W) or (H, W, C), with the outline of a region (H, W), as a picture (h, w, 3)."""
     # Small images are enlarged by a whole factor, so that all of their pixels have the same size.
     side = max(region.shape) * (PREVIEW_SIDE // max(region.shape)) or PREVIEW_SIDE
-    shown = eight_bits(displayed(image))
-    pixels: NDArray[np.uint8] = resized(shown if shown.ndim == 3 else np.stack([shown] * 3, axis=2), side)
-    outline_pixels(pixels, region, OUTLINE)
+    shown = pictures.eight_bits(pictures.displayed(image))
+    pixels: NDArray[np.uint8] = pictures.resized(shown if shown.ndim == 3 else np.stack([shown] * 3, axis=2), side)
+    pictures.outline_pixels(pixels, region, OUTLINE)
     return pixels
 
 
@@ -187,19 +176,19 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
     )
 
 
-def _panels(picture: Picture, dark: bool) -> list[tuple[bytes, str]]:
+def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
     """Return the pictures as PNG files, with their captions."""
     height, width = (3, 4) if picture.region.ndim == 1 else picture.on_plane().region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
     share = "half of p" if picture.record.alternative == "equal-tailed" else "p"
 
     def draw_attention(axes: Axes) -> None:
-        axes.figure.colorbar(draw_map(axes, picture), ax=axes).ax.tick_params(labelsize=8)
+        axes.figure.colorbar(pictures.draw_map(axes, picture), ax=axes).ax.tick_params(labelsize=8)
 
     def draw_image(axes: Axes) -> None:
-        draw_overlay(axes, picture)
+        pictures.draw_overlay(axes, picture)
         if picture.region.ndim != 2:
-            label_axes(axes, picture, 8.0)
+            pictures.label_axes(axes, picture, 8.0)
 
     def drawn(draw: Callable[[Axes], None], width: float, height: float) -> bytes:
         from matplotlib import rc_context
@@ -214,8 +203,8 @@ def _panels(picture: Picture, dark: bool) -> list[tuple[bytes, str]]:
     title, seen = map_title(picture.record.settings), []
     title = f"The {title}" if picture.record.draws is None else f"{title[0].upper()}{title[1:]}"
     if picture.randomised_image is not None:
-        name = seen_name(picture.record.is_of_counts, picture.record.dimension).capitalize()
-        seen.append((drawn(lambda axes: draw_seen(axes, picture), 1.0, tall), name))
+        name = pictures.seen_name(picture.record.is_of_counts, picture.record.dimension).capitalize()
+        seen.append((drawn(lambda axes: pictures.draw_seen(axes, picture), 1.0, tall), name))
     return [
         (
             drawn(draw_image, 1.0, tall),

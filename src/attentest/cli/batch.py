@@ -14,19 +14,9 @@ from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.cli.result_table import print_table
 from attentest.errors import InputError, OutputError, counted, worded
 from attentest.files import GrowingFile, free_name
+from attentest.presentation import rows as tables
 from attentest.presentation.footnotes import row_notes
 from attentest.presentation.image_names import shown
-from attentest.presentation.rows import (
-    COLUMNS,
-    ImageRows,
-    Row,
-    columns_of,
-    pvalues_of,
-    records_of_line,
-    rows_of_line,
-    rows_of_records,
-    with_adjusted,
-)
 from attentest.presentation.tables import csv_lines, write_csv, write_parquet
 from attentest.presentation.words import VERDICTS, summary_text, verdict_text
 
@@ -52,10 +42,10 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
     which = {name: record[name] for name in ("image", "reference") if name in record}
     if "error" in record:
         return [{**which, "error": record["error"], "alpha": alpha, "reject": None, "verdict": None}]
-    results = records_of_line(record)
-    rows = rows_of_records(record["image"], results)
+    results = tables.records_of_line(record)
+    rows = tables.rows_of_records(record["image"], results)
     of_components = "component" in rows[0]
-    decisions = pvalues_of(rows).decisions(alpha, "holm" if of_components else None)
+    decisions = tables.pvalues_of(rows).decisions(alpha, "holm" if of_components else None)
     sensitivity = {"sensitivity": record["sensitivity"]} if "sensitivity" in record else {}
     lines = []
     for row, result, values, rejected in zip(rows, results, record["results"], decisions, strict=True):
@@ -86,21 +76,21 @@ class BatchOutput:
 
     def tested_rows(
         self, run: BatchRun, engine: Engine, interruption: Interruption, log: RunLog, out: Path | None
-    ) -> ImageRows:
+    ) -> tables.ImageRows:
         """Test images and return their rows.
 
         Records are on disk, where they are to be (``out``), before they are printed, and are then dropped: their rows
         are all that is kept in memory. The log takes note of the number of their lines. The run ends at Ctrl-C, and
         when what is finished cannot be written.
         """
-        rows = ImageRows(image.name for image in run.images)
+        rows = tables.ImageRows(image.name for image in run.images)
         with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):
             self.write_rows(rows.all())
             self._print_records(earlier)
             called = worded("image", run.test.pipeline.inputs.dimension)
             with progress_bar(f"testing {counted(len(places), called)}") as progress:
                 for _, records in interruption.until(engine.run(run, places, progress)):
-                    finished = {record["image"]: rows_of_line(record) for record in records}
+                    finished = {record["image"]: tables.rows_of_line(record) for record in records}
                     for name, image_rows in finished.items():
                         rows.set(name, image_rows)
                     with interruption.writing():
@@ -113,15 +103,15 @@ class BatchOutput:
             self.close()
         return rows
 
-    def write_rows(self, rows: Iterable[Row]) -> None:
+    def write_rows(self, rows: Iterable[tables.Row]) -> None:
         """Add rows to the CSV file, if there is to be one."""
         if self._csv is None:
             return
-        cells: Iterable[Iterable[Any]] = ([row.get(name) for name in COLUMNS] for row in rows)
+        cells: Iterable[Iterable[Any]] = ([row.get(name) for name in tables.COLUMNS] for row in rows)
         try:
             if self._file is None:
                 self._file = GrowingFile(self._csv, open(self._csv, "wb"))  # noqa: SIM115
-                cells = chain([COLUMNS], cells)
+                cells = chain([tables.COLUMNS], cells)
             self._check_table(self._file)
             self._file.append(b"".join(csv_lines(cells)))
         except OSError as error:
@@ -154,18 +144,20 @@ class BatchOutput:
             self._check_table(self._file)
             self._file.file.close()
 
-    def write_tables(self, rows: ImageRows) -> None:
+    def write_tables(self, rows: tables.ImageRows) -> None:
         """Write the table of all images, with adjusted p-values; those of components are adjusted in their image."""
         parquet = self.outputs.parquet
         if self._csv is None and parquet is None:
             return
-        columns = columns_of(rows.all() if self.asked.components else with_adjusted(rows.all(), pvalues_of(rows.all())))
+        columns = tables.columns_of(
+            rows.all() if self.asked.components else tables.with_adjusted(rows.all(), tables.pvalues_of(rows.all()))
+        )
         for path, write in ((self._csv, write_csv), (parquet, write_parquet)):
             if path is not None:
                 write(columns, path)
                 say(f"table: {path}")
 
-    def print_results(self, rows: ImageRows) -> None:
+    def print_results(self, rows: tables.ImageRows) -> None:
         """Print the table and, of several images, a summary."""
         first = list(islice(rows, MOST_ROWS))
         alpha = self.asked.alpha
@@ -176,12 +168,12 @@ class BatchOutput:
         if len(rows) > len(first):
             few = f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all."
             say(worded(few, dimension))
-        known = pvalues_of(rows.all())
+        known = tables.pvalues_of(rows.all())
         if len(known) > 1:
             typer.echo(worded(summary_text(known, alpha), dimension))
 
 
-def say_failures(failed: Sequence[Row], count: int, dimension: int, stack: bool) -> None:
+def say_failures(failed: Sequence[tables.Row], count: int, dimension: int, stack: bool) -> None:
     """Say which images could not be tested, and why; ``stack`` says whether their files are stacks."""
     from attentest.images.image_source import looks_like_a_stack
 

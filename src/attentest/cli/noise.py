@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attentest.cli import options as shared
 from attentest.cli.command import Command, Group, with_options_of
 from attentest.cli.images import for_model, image_sources
-from attentest.cli.options import (
-    OUTPUT,
-    ChannelOption,
-    FrameOption,
-    ReportJsonOption,
-    SeedOption,
-    WindowOption,
-    check_level,
-    named_by_options,
-)
 from attentest.cli.output import Move, print_json, progress_bar, say
 from attentest.cli.values import as_noise_model, check_files, noise_file
 from attentest.definition import option
@@ -70,11 +61,11 @@ AXES = {
 class ReferenceOptions:
     """Options of the commands that read reference images."""
 
-    frame: FrameOption = None
-    window: WindowOption = False
-    channel: ChannelOption = None
+    frame: shared.FrameOption = None
+    window: shared.WindowOption = False
+    channel: shared.ChannelOption = None
     axes: int = option("What the files are: 1 for signals, 2 for images, 3 for volumes.", default=2, limits=(1, 3))
-    as_json: ReportJsonOption = False
+    as_json: shared.ReportJsonOption = False
 
     @property
     def called(self) -> str:
@@ -106,7 +97,7 @@ def named_by_files(sources: Sequence[ImageSource]) -> Iterator[None]:
     listed = [source.name for source in sources]
     kinds = (f"{kind}{called}" for kind in ("", "reference ") for called in ("image", "signal", "volume"))
     names = {f"{kind} {number}": name for kind in kinds for number, name in enumerate(listed, start=1)}
-    with named_by_options({**AXES, **names}):
+    with shared.named_by_options({**AXES, **names}):
         yield
 
 
@@ -128,8 +119,8 @@ class CheckOptions(ReferenceOptions):
         "Error rate of all verdicts together if every assumption holds, between 0 and 1.", default=0.05
     )
     simulations: int = option("Most sets of images that are drawn from the model.", default=999, limits=(19, None))
-    seed: SeedOption = 0
-    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", default=None, panel=OUTPUT)
+    seed: shared.SeedOption = 0
+    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", default=None, panel=shared.OUTPUT)
 
 
 @noise.command(cls=Command)
@@ -157,7 +148,7 @@ def check(
     If every assumption holds, one is called broken with a probability of at most --alpha. The exit code is 0 if none is
     broken, 1 if one is, and 2 after an error.
     """
-    check_level(options.alpha)
+    shared.check_level(options.alpha)
     noise, figure = options.noise, options.figure
     if (noise is None) == (options.estimator is None):
         raise InputError("give either --noise, a model to check, or --estimator, which is fitted to the same images.")
@@ -334,7 +325,7 @@ def show(
     file: Annotated[
         Path, typer.Argument(help="File written by attentest noise fit or save_noise.", show_default=False)
     ],
-    as_json: ReportJsonOption = False,
+    as_json: shared.ReportJsonOption = False,
 ) -> None:
     """Print the noise model in a noise file.
 

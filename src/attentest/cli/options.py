@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from attentest import registry
 from attentest.definition import IMAGE, option
 from attentest.errors import AttentestError, InputError
-from attentest.registry import (
-    ATTENTION_MAPS,
-    COMPARISONS,
-    CONTRASTS,
-    ENGINES,
-    FILTERS,
-    IMAGE_NOISE,
-    NOISE_ESTIMATORS,
-    REGION_UNITS,
-    SEARCHES,
-    Registry,
-)
 
 OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
 """Panels of the help beside those of the definition of a test."""
@@ -33,16 +22,16 @@ OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure
 """Options that name what a command writes."""
 
 
-REGISTRIES: dict[str, Registry[Any]] = {
-    "--noise": IMAGE_NOISE,
-    "--map": ATTENTION_MAPS,
-    "--region-unit": REGION_UNITS,
-    "--contrast": CONTRASTS,
-    "--filter": FILTERS,
-    "--search": SEARCHES,
-    "--estimator": NOISE_ESTIMATORS,
-    "--engine": ENGINES,
-    "--only": COMPARISONS,
+REGISTRIES: dict[str, registry.Registry[Any]] = {
+    "--noise": registry.IMAGE_NOISE,
+    "--map": registry.ATTENTION_MAPS,
+    "--region-unit": registry.REGION_UNITS,
+    "--contrast": registry.CONTRASTS,
+    "--filter": registry.FILTERS,
+    "--search": registry.SEARCHES,
+    "--estimator": registry.NOISE_ESTIMATORS,
+    "--engine": registry.ENGINES,
+    "--only": registry.COMPARISONS,
 }
 """Registries of the names that options take; what each stands for is said at the end of the help."""
 
@@ -97,9 +86,9 @@ SPECTRAL = "spectral"
 
 search_option = partial(
     option,
-    f"How to search the z axis: {SEARCHES.choices()}.",
+    f"How to search the z axis: {registry.SEARCHES.choices()}.",
     default=SPECTRAL,
-    choices=lambda: tuple(SEARCHES),
+    choices=lambda: tuple(registry.SEARCHES),
     panel=SEARCH,
 )
 """Makes the option that chooses a search."""
@@ -167,7 +156,7 @@ MOST = 10_000
 LOCAL, RAY = "local", "ray"
 """The default engine, and the one that may be on other machines."""
 
-WITH_WORKERS = " or ".join(name for name in ENGINES if name != LOCAL)
+WITH_WORKERS = " or ".join(name for name in registry.ENGINES if name != LOCAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +165,9 @@ class EngineOptions:
 
     panel: ClassVar[str] = WORKERS
 
-    engine: str = option(f"Where the work is done: {ENGINES.choices()}.", default=LOCAL, choices=lambda: tuple(ENGINES))
+    engine: str = option(
+        f"Where the work is done: {registry.ENGINES.choices()}.", default=LOCAL, choices=lambda: tuple(registry.ENGINES)
+    )
     address: str | None = option(
         "For --engine ray: address of a running cluster, such as auto.",
         default=None,
@@ -217,7 +208,7 @@ class EngineOptions:
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""
         self.check()
-        engine: Engine = ENGINES.load(str(self.engine))(**self._parameters())
+        engine: Engine = registry.ENGINES.load(str(self.engine))(**self._parameters())
         return engine
 
     def _parameters(self) -> dict[str, Any]:

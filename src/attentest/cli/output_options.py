@@ -8,20 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from attentest.cli.options import (
-    CERTIFICATE,
-    OUTPUT,
-    SEARCH,
-    SPECTRAL,
-    AlphaOption,
-    ChannelOption,
-    FrameOption,
-    JsonOption,
-    RetryOption,
-    WindowOption,
-    check_level,
-    named_by_options,
-)
+from attentest.cli import options as shared
 from attentest.definition import COMPARED, IMAGE, option
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
@@ -53,9 +40,9 @@ class RunOptions:
         default=False,
         panel=IMAGE,
     )
-    frame: FrameOption = None
-    window: WindowOption = False
-    channel: ChannelOption = None
+    frame: shared.FrameOption = None
+    window: shared.WindowOption = False
+    channel: shared.ChannelOption = None
     reference: list[Path] | None = option(
         "For --contrast reference: the image to compare with; once, or once for each image in order.",
         default=None,
@@ -74,15 +61,17 @@ class RunOptions:
         panel=COMPARED,
         shown_default="1",
     )
-    alpha: AlphaOption = 0.05
+    alpha: shared.AlphaOption = 0.05
     decide: bool = option(
-        "Stop each search as soon as the verdict at --alpha is certain: faster.", default=False, panel=SEARCH
+        "Stop each search as soon as the verdict at --alpha is certain: faster.", default=False, panel=shared.SEARCH
     )
     confidence_level: float | None = option(
-        "Level of the confidence interval of the difference.", default=None, panel=SEARCH, shown_default="0.95"
+        "Level of the confidence interval of the difference.", default=None, panel=shared.SEARCH, shown_default="0.95"
     )
     no_interval: bool = option(
-        "Leave out the confidence interval, and search only as far as p needs: faster.", default=False, panel=SEARCH
+        "Leave out the confidence interval, and search only as far as p needs: faster.",
+        default=False,
+        panel=shared.SEARCH,
     )
     sensitivity: bool = option(
         "Also show p and interval for other noise: 0.5 to 2 times as large, which takes no time, and with other "
@@ -92,8 +81,8 @@ class RunOptions:
 
     def check(self, options: AttentionTestOptions) -> None:
         """Raise an error for options that contradict each other, or those of the test."""
-        check_level(self.alpha)
-        if self.decide and options.search != SPECTRAL:
+        shared.check_level(self.alpha)
+        if self.decide and options.search != shared.SPECTRAL:
             raise InputError(f"--decide is for the spectral search, but --search is {options.search}.")
         if self.connectivity is not None and not self.components:
             raise InputError("--connectivity is for --components: give both or neither.")
@@ -132,7 +121,7 @@ class RunOptions:
 class CertificateOptions:
     """Options of the certificate of each result."""
 
-    panel: ClassVar[str] = CERTIFICATE
+    panel: ClassVar[str] = shared.CERTIFICATE
 
     certify: bool = option(
         "Add a certified p-value, valid whatever the model does between the evaluations of the search; the one to "
@@ -172,14 +161,14 @@ class CertificateOptions:
 class OutputOptions:
     """Options that say what is written and printed."""
 
-    panel: ClassVar[str] = OUTPUT
+    panel: ClassVar[str] = shared.OUTPUT
 
     out: Path | None = option(
         "Folder of the results of each image as it is tested: the same command goes on where it stopped.",
         default=None,
         metavar="FOLDER",
     )
-    retry: RetryOption = False
+    retry: shared.RetryOption = False
     save: str | None = option(
         "For --out: also save regions and maps (.npy, and of NIfTI and DICOM volumes as .nii), masks (.png) or "
         "pictures (for reports), separated by commas; or none.",
@@ -208,7 +197,7 @@ class OutputOptions:
         limits=(0, MOST_CARDS),
         shown_default=str(USUAL_CARDS),
     )
-    as_json: JsonOption = False
+    as_json: shared.JsonOption = False
     in_image: bool = option(
         "Also print how large each difference is within its image: among regions of the same shape elsewhere, and in "
         "standard deviations. Descriptive; printed anyway where p is below 1e-20.",
@@ -238,7 +227,7 @@ class OutputOptions:
 
         for path, kind in ((self.csv, "csv"), (self.parquet, "parquet")):
             if path is not None:
-                with named_by_options({"the file name of the table": f"--{kind}"}):
+                with shared.named_by_options({"the file name of the table": f"--{kind}"}):
                     check_table_path(path, f".{kind}", inputs)
         if self.figure is not None:
             if components:

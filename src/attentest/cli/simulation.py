@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from attentest.cli import options as shared
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.images import for_model, image_sources
-from attentest.cli.options import (
-    OUTPUT,
-    AlphaOption,
-    ChannelOption,
-    EngineOptions,
-    FrameOption,
-    ReportJsonOption,
-    RetryOption,
-    SeedOption,
-    WindowOption,
-    check_level,
-)
 from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, check_files, noise_file
 from attentest.definition import IMAGE, Definition, option
@@ -53,7 +42,7 @@ class SimulationOptions:
     has_table: ClassVar[bool] = False
     """Whether there is a CSV file among them."""
 
-    seed: SeedOption = 0
+    seed: shared.SeedOption = 0
     true_noise: str | None = option(
         "Noise that images are drawn from, if it is not --noise, which may be wrong; needed with --noise "
         f"{IMAGE_NOISE.choices()}.",
@@ -69,10 +58,10 @@ class SimulationOptions:
         panel=IMAGE,
         shown_default="that of the model",
     )
-    frame: FrameOption = None
-    window: WindowOption = False
-    as_json: ReportJsonOption = False
-    out: Path | None = option("Folder of the report.", default=None, metavar="FOLDER", panel=OUTPUT)
+    frame: shared.FrameOption = None
+    window: shared.WindowOption = False
+    as_json: shared.ReportJsonOption = False
+    out: Path | None = option("Folder of the report.", default=None, metavar="FOLDER", panel=shared.OUTPUT)
 
     def check(self, options: AttentionTestOptions, images: Sequence[Path]) -> None:
         """Check files and options, those of the test and image files among them, before imports that take seconds."""
@@ -166,15 +155,15 @@ class CalibrationOptions(SimulationOptions):
         "on where it stopped.",
         default=None,
         metavar="FOLDER",
-        panel=OUTPUT,
+        panel=shared.OUTPUT,
     )
-    retry: RetryOption = False
+    retry: shared.RetryOption = False
 
 
-@with_options_of(EngineOptions)
+@with_options_of(shared.EngineOptions)
 @with_options_of(CalibrationOptions)
 @with_options_of(AttentionTestOptions)
-def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where: EngineOptions) -> None:
+def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where: shared.EngineOptions) -> None:
     r"""Check that the test is calibrated: how often does it reject images of noise alone?
 
     For example:
@@ -204,7 +193,7 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     if drawing.estimator is not None and drawing.reference_images is None:
         raise InputError("--estimator is for --reference-images, which is not there: add it.")
     for level in drawing.alpha or ():
-        check_level(level)
+        shared.check_level(level)
     drawing.check(options, [] if mean is None else [mean])
 
     from attentest.images.image_file import read_image
@@ -307,13 +296,13 @@ class PowerOptions(SimulationOptions):
         choices=lambda: tuple(REGION_UNITS),
         shown_default="both",
     )
-    alpha: AlphaOption = 0.05
+    alpha: shared.AlphaOption = 0.05
     power: float = option("Power that a detectable signal has.", default=0.8)
     decide: bool = option(
         "Measure rejections alone and no confidence intervals, in about half the time.", default=False
     )
     out: Path | None = option(
-        "Folder of power.json, power.csv and power.png.", default=None, metavar="FOLDER", panel=OUTPUT
+        "Folder of power.json, power.csv and power.png.", default=None, metavar="FOLDER", panel=shared.OUTPUT
     )
 
 
@@ -348,8 +337,8 @@ def power(
     (IoU) of region and raised part. Differences and lengths are medians. Choose with it before looking at the data, not
     after. Ctrl-C ends the command with a report on the rows that are finished.
     """
-    check_level(drawing.alpha)
-    check_level(drawing.power, "--power")
+    shared.check_level(drawing.alpha)
+    shared.check_level(drawing.power, "--power")
     images = drawing.images
     sources = image_sources(backgrounds or [], frame=drawing.frame, window=drawing.window)
     if not sources and (drawing.frame is not None or drawing.window):
@@ -394,11 +383,11 @@ class SanityOptions:
     """Options of the random weights and of the images."""
 
     seed: int = option("Seed of the random weights.", default=0, limits=(0, None))
-    frame: FrameOption = None
-    window: WindowOption = False
-    channel: ChannelOption = None
-    figure: Path | None = option("Also draw it to this .png, .svg or .pdf file.", default=None, panel=OUTPUT)
-    as_json: ReportJsonOption = False
+    frame: shared.FrameOption = None
+    window: shared.WindowOption = False
+    channel: shared.ChannelOption = None
+    figure: Path | None = option("Also draw it to this .png, .svg or .pdf file.", default=None, panel=shared.OUTPUT)
+    as_json: shared.ReportJsonOption = False
 
 
 @with_options_of(SanityOptions)

@@ -14,19 +14,11 @@ from attentest.presentation.picture import MAP_COLOURS, draw_outline
 from attentest.presentation.words import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
+from attentest.studies import rate_figures as charts
 from attentest.studies.brain.condition import NOISE_CONDITIONS, OUR_CONDITIONS, PAPER, THRESHOLDS, Condition
 from attentest.studies.brain.study import SEARCH
 from attentest.studies.brain.summary import CLASS_NAMES, LEVEL, Gallery, Summary, class_rate, condition_of
 from attentest.studies.document import png
-from attentest.studies.rate_figures import (
-    SHADE,
-    draw_diagonal,
-    draw_grid,
-    draw_level,
-    draw_rates,
-    legend_below,
-    titled_panels,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,8 +58,8 @@ def pvalues_figure(summary: Summary) -> Figure | None:
         return None
     tumour = np.array(points["tumour"], dtype=bool)
     p, naive = np.array(points["p"]), np.array(points["log10_naive"])
-    figure, (left, right) = titled_panels(11.0, 5.4, ("selective p", "naive p"), sharey=False)
-    draw_diagonal(left, "uniform distribution")
+    figure, (left, right) = charts.titled_panels(11.0, 5.4, ("selective p", "naive p"), sharey=False)
+    charts.draw_diagonal(left, "uniform distribution")
     bins = np.linspace(naive.min() if naive.min() < 0 else -1.0, 0.0, 41).tolist()
     for (name, (colour, _)), line in zip(CLASS_STYLES.items(), ("-", "-."), strict=True):
         slices = tumour == (name == "tumour")
@@ -79,7 +71,7 @@ def pvalues_figure(summary: Summary) -> Figure | None:
             right.hist(naive[slices], bins, weights=share, histtype="step", lw=1.6, ls=line, color=colour)
     left.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="selective p", ylabel="share of slices with at most p")
     right.set(xlabel="log10 of the naive p", ylabel="share of slices")
-    return legend_below(figure, 3)
+    return charts.legend_below(figure, 3)
 
 
 def rows_figure(
@@ -94,24 +86,24 @@ def rows_figure(
     has_ours = any(condition.ours for condition in conditions)
     names = list(dict.fromkeys(row(condition) for condition in conditions))
     contrasts = list(dict.fromkeys(condition.contrast for condition in conditions))
-    figure, panels = titled_panels(11.0, height, [CONTRAST_TITLES[contrast] for contrast in contrasts])
+    figure, panels = charts.titled_panels(11.0, height, [CONTRAST_TITLES[contrast] for contrast in contrasts])
     for axes, contrast in zip(panels, contrasts, strict=True):
         shown: dict[float, Condition] = {
             names.index(row(condition)): condition for condition in conditions if condition.contrast == contrast
         }
         _draw_classes(axes, summary, shown, 0.16, horizontal=True)
-        draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
+        charts.draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
         for place in range(len(names)):
             if place not in shown:
                 axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
             elif has_ours and not shown[place].ours:
-                axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
+                axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **charts.SHADE)
             if place and not has_ours:
                 axes.axhline(place - 0.5, color="0.5", alpha=0.18, lw=1)
         axes.title.set_fontsize(10.5)
         axes.set(xlim=(-0.04, 1.04), ylim=(len(names) - 0.5, -0.5), xlabel=f"{REJECTED}\n{INTERVALS}")
         axes.set_yticks(range(len(names)), names)
-    return legend_below(figure, 4, ylabel)
+    return charts.legend_below(figure, 4, ylabel)
 
 
 def _selection(condition: Condition) -> str:
@@ -125,9 +117,9 @@ def threshold_figure(summary: Summary) -> Figure | None:
     conditions = {tau: Condition(threshold=tau) for tau in THRESHOLDS}
     if not _others_tested(summary, conditions.values()):
         return None
-    figure, (left, right) = titled_panels(11.0, 4.4, ("rejections", "median size of the region"), sharey=False)
+    figure, (left, right) = charts.titled_panels(11.0, 4.4, ("rejections", "median size of the region"), sharey=False)
     _draw_classes(left, summary, conditions, 0.008)
-    draw_level(left, float(LEVEL), f"level {LEVEL}")
+    charts.draw_level(left, float(LEVEL), f"level {LEVEL}")
     left.set_ylim(-0.04, 1.04)
     _draw_classes(right, summary, conditions, 0.008, value=_region_size)
     right.set_ylim(bottom=0)
@@ -136,8 +128,8 @@ def threshold_figure(summary: Summary) -> Figure | None:
     for axes in (left, right):
         axes.set(xticks=THRESHOLDS, xlim=(THRESHOLDS[0] - 0.04, THRESHOLDS[-1] + 0.04))
         axes.set_xlabel("threshold tau on the attention, 0 to 1")
-        draw_grid(axes)
-    return legend_below(figure, 3, f"{REJECTED}\n{INTERVALS}")
+        charts.draw_grid(axes)
+    return charts.legend_below(figure, 3, f"{REJECTED}\n{INTERVALS}")
 
 
 def overlap_figure(summary: Summary) -> Figure | None:
@@ -148,7 +140,7 @@ def overlap_figure(summary: Summary) -> Figure | None:
     pairs = [(iou, p) for iou, p in zip(points["iou"], points["p"], strict=True) if iou is not None]
     iou, p = np.array(pairs).T
     titles = ("slices with tumour, one point each", "rejections by overlap")
-    figure, (left, right) = titled_panels(11.0, 5.0, titles, sharey=False)
+    figure, (left, right) = charts.titled_panels(11.0, 5.0, titles, sharey=False)
     colour, marker = CLASS_STYLES["tumour"]
     left.plot(iou, np.maximum(p, SMALLEST_SHOWN), marker, color=colour, ms=4, alpha=0.45, mew=0)
     left.set(yscale="log", ylim=(SMALLEST_SHOWN / 2, 2.0), xlabel=IOU)
@@ -156,13 +148,13 @@ def overlap_figure(summary: Summary) -> Figure | None:
     left.set_yticks([10.0**power for power in range(-6, 1)], names)
     left.set_yticks([], minor=True)
     left.set_xlim(left=-0.01)
-    draw_rates(right, enumerate(group["rate"] for group in classes), CLASS_STYLES["tumour"], None)
+    charts.draw_rates(right, enumerate(group["rate"] for group in classes), CLASS_STYLES["tumour"], None)
     right.set_xticks(range(len(classes)), [f"{group['iou']}\n{group['images']:,} slices" for group in classes])
     right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel=IOU, ylabel=f"{REJECTED}\n{INTERVALS}")
     for axes in (left, right):
-        draw_level(axes, float(LEVEL), f"level {LEVEL}")
-        draw_grid(axes)
-    return legend_below(figure, 1, "selective p")
+        charts.draw_level(axes, float(LEVEL), f"level {LEVEL}")
+        charts.draw_grid(axes)
+    return charts.legend_below(figure, 1, "selective p")
 
 
 def slack_figure(summary: Summary) -> Figure | None:
@@ -171,17 +163,17 @@ def slack_figure(summary: Summary) -> Figure | None:
     if not slacks:
         return None
     titles = ("p can be small where the density falls", "how far the statistic can move before the region changes")
-    figure, (left, right) = titled_panels(11.0, 5.0, titles, sharey=False)
+    figure, (left, right) = charts.titled_panels(11.0, 5.0, titles, sharey=False)
     for slack, (colour, marker, line) in zip(slacks, SLACK_STYLES, strict=False):
         name = f"{slack['noise']} noise, {slack['contrast']}"
         left.plot(slack["fall"], slack["p"], marker, color=colour, ms=3, alpha=0.5, mew=0, label=name)
         right.ecdf(slack["room_in_grey_levels"], color=colour, ls=line, lw=1.8, label=name)
-    draw_level(left, 1.0, "the density falls by a factor of e", vertical=True)
+    charts.draw_level(left, 1.0, "the density falls by a factor of e", vertical=True)
     left.set(ylim=(-0.03, 1.03), xlabel="slack times statistic (no unit)", ylabel="selective p")
     right.set(ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share of slices with at most this slack")
     for axes in (left, right):
         make_logarithmic(axes, "x")
-        draw_grid(axes)
+        charts.draw_grid(axes)
         axes.grid(axis="x", color="0.5", alpha=0.18)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9, frameon=False)
     return figure
@@ -281,7 +273,7 @@ def _draw_classes(
             for place, condition in conditions.items()
             if (tested := condition_of(summary, condition)) and (rate := value(tested, name))
         ]
-        draw_rates(axes, rates, look, CLASS_NAMES[name], **style)
+        charts.draw_rates(axes, rates, look, CLASS_NAMES[name], **style)
 
 
 def _region_size(tested: Summary, name: str) -> Summary | None:

@@ -13,19 +13,9 @@ from scipy.stats import norm
 from attentest.presentation.figure import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, make_logarithmic, new_figure
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian
+from attentest.studies import rate_figures as charts
 from attentest.studies.document import png
 from attentest.studies.measures import QUANTILES
-from attentest.studies.rate_figures import (
-    SHADE,
-    Style,
-    draw_diagonal,
-    draw_grid,
-    draw_level,
-    draw_rates,
-    legend_below,
-    name_in_legend,
-    titled_panels,
-)
 from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES, series_words
 from attentest.studies.reproduction.measures import POWER, Setting, chosen
 from attentest.training.paper_model import ALL_MODELS, MODELS, architecture_of, axes_of, model_name, size_of
@@ -90,7 +80,7 @@ def _from_zero(figure: Figure) -> Figure:
 
 def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) -> Figure:
     """Draw the type I error of four tests, with attentest's models and the authors'."""
-    figure, panels = titled_panels(11.0, 4.8, NOISE_TITLES)
+    figure, panels = charts.titled_panels(11.0, 4.8, NOISE_TITLES)
     whose = (False, True) if chosen(settings, published=True) else (False,)
     groups = [(test, authors) for test in TEST_STYLES for authors in whose]
     for axes, noise in zip(panels, NOISES, strict=True):
@@ -101,34 +91,34 @@ def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) ->
                 if test in setting["tests"]
             ]
             name = TEST_NAMES[test] + ", authors' models" * authors
-            draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
-        draw_level(axes, 0.05, "level 0.05")
+            charts.draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
+        charts.draw_level(axes, 0.05, "level 0.05")
         axes.set_ylim(-0.03, 1.05)
-        draw_grid(axes)
+        charts.draw_grid(axes)
         _model_axis(axes, models)
-    return legend_below(figure, 5, series_words(REJECTED, axes_of(models[0]) == 1))
+    return charts.legend_below(figure, 5, series_words(REJECTED, axes_of(models[0]) == 1))
 
 
 def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[tuple[str, ...], Sequence[str]]]) -> Figure:
     """Draw rates of the selective test with their bands; panels give models and covariances for each title."""
-    figure, all_axes = titled_panels(11.0, 4.6, panels)
+    figure, all_axes = charts.titled_panels(11.0, 4.6, panels)
     for axes, (models, noises) in zip(all_axes, panels.values(), strict=True):
         shown = [setting for setting in settings if setting["model"] in models and setting["noise"] in noises]
         for offset, (alpha, style) in zip((-0.2, 0.0, 0.2), LEVEL_STYLES.items(), strict=True):
             axes.axhline(float(alpha), color=style[0], lw=1, ls="--")
             rates = [(models.index(setting["model"]) + offset, setting["levels"][alpha]) for setting in shown]
             for place, rate in rates:
-                axes.fill_between([place - 0.08, place + 0.08], *rate["band"], color=style[0], **SHADE)
-            draw_rates(axes, rates, style, f"rejected at {float(alpha):.2f}")
-        name_in_legend(axes, "the level", dashed=True)
-        name_in_legend(axes, BAND)
+                axes.fill_between([place - 0.08, place + 0.08], *rate["band"], color=style[0], **charts.SHADE)
+            charts.draw_rates(axes, rates, style, f"rejected at {float(alpha):.2f}")
+        charts.name_in_legend(axes, "the level", dashed=True)
+        charts.name_in_legend(axes, BAND)
         _model_axis(axes, models)
-    return legend_below(_from_zero(figure), 5, REJECTED)
+    return charts.legend_below(_from_zero(figure), 5, REJECTED)
 
 
 def power_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the power of the selective test and of Bonferroni, and the published values."""
-    figure, panels = titled_panels(11.0, 4.6, NOISE_TITLES)
+    figure, panels = charts.titled_panels(11.0, 4.6, NOISE_TITLES)
     first, offsets = settings[0]["model"], {"selective": 0.06, "bonferroni": 0.16}
     for axes, (noise, published) in zip(panels, POWER.items(), strict=True):
         for test, authors in product(offsets, (False, True)):
@@ -136,30 +126,30 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
             shown = chosen(settings, model=first, noise=noise, published=authors)
             rates = [(setting["delta"] + offset, setting["tests"][test]) for setting in shown]
             name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
-            draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
+            charts.draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
         if axes_of(first) == 2:
             axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
         axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
-        draw_grid(axes)
-    return legend_below(figure, 3, series_words(FOUND, axes_of(first) == 1))
+        charts.draw_grid(axes)
+    return charts.legend_below(figure, 3, series_words(FOUND, axes_of(first) == 1))
 
 
 def our_levels_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the type I error of our tests and the paper's with their bands, hollow for whole patches."""
-    figure, panels = titled_panels(11.0, 5.0, NOISE_TITLES)
+    figure, panels = charts.titled_panels(11.0, 5.0, NOISE_TITLES)
     models = [model for model in ALL_MODELS if chosen(settings, model=model)]
     for axes, noise in zip(panels, NOISES, strict=True):
         shown = chosen(settings, noise=noise)
         for place, model in enumerate(models):
             for setting in chosen(shown, model=model)[:1]:  # all tests have the same band
-                axes.fill_between([place - 0.4, place + 0.4], *setting["rejected"]["band"], color="0.4", **SHADE)
-        draw_level(axes, 0.05, "level 0.05")
-        name_in_legend(axes, BAND)
+                axes.fill_between([place - 0.4, place + 0.4], *setting["rejected"]["band"], color="0.4", **charts.SHADE)
+        charts.draw_level(axes, 0.05, "level 0.05")
+        charts.name_in_legend(axes, BAND)
         _draw_our_tests(axes, shown, lambda setting: models.index(setting["model"]))
         axes.set_xticks(range(len(models)), [model_name(model, "\n") for model in models])
         axes.set_xlabel(f"architecture, and {'length' if axes_of(models[0]) == 1 else 'pixels of the image'}")
-        draw_grid(axes)
-    return legend_below(_from_zero(figure), 4, series_words(REJECTED, axes_of(models[0]) == 1))
+        charts.draw_grid(axes)
+    return charts.legend_below(_from_zero(figure), 4, series_words(REJECTED, axes_of(models[0]) == 1))
 
 
 def our_power_figure(settings: Sequence[Setting]) -> Figure:
@@ -180,9 +170,9 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
         below.set(xlabel=SIGNAL, xticks=list(POWER[noise]))
         make_logarithmic(below, "y")
         for axes in (above, below):
-            draw_grid(axes)
+            charts.draw_grid(axes)
     panels[1, 0].set_ylabel("median length of the 95% interval,\nas a multiple of the naive one")
-    return legend_below(figure, 4, series_words(FOUND, axes_of(ours[0]["model"]) == 1))
+    return charts.legend_below(figure, 4, series_words(FOUND, axes_of(ours[0]["model"]) == 1))
 
 
 def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Setting], float]) -> None:
@@ -192,43 +182,43 @@ def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Se
     for offset, (gamma, region) in zip(np.linspace(-0.3, 0.3, len(present)), present, strict=True):
         shown = chosen(settings, region=region, randomise=gamma)
         rates = [(place(setting) + offset, setting["rejected"]) for setting in shown]
-        draw_rates(axes, rates, GAMMA_STYLES[gamma], shown[0]["test"], hollow=region == "patches")
+        charts.draw_rates(axes, rates, GAMMA_STYLES[gamma], shown[0]["test"], hollow=region == "patches")
 
 
 def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
     """Draw the rates by family and distance, with one panel per level."""
     levels = ("0.05", "0.01")
-    figure, panels = titled_panels(11.0, 4.6, [f"level {alpha}" for alpha in levels], sharey=False)
+    figure, panels = charts.titled_panels(11.0, 4.6, [f"level {alpha}" for alpha in levels], sharey=False)
     offsets = np.linspace(-0.0025, 0.0025, len(FAMILY_STYLES))
     for axes, alpha in zip(panels, levels, strict=True):
-        draw_level(axes, float(alpha), "the level")
+        charts.draw_level(axes, float(alpha), "the level")
         for offset, (family, style) in zip(offsets, FAMILY_STYLES.items(), strict=True):
             shown = chosen(settings, family=family)
             rates = [(setting["distance"] + offset, setting["levels"][alpha]) for setting in shown]
-            draw_rates(axes, rates, style, family)
+            charts.draw_rates(axes, rates, style, family)
         axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
-        draw_grid(axes)
-    return legend_below(_from_zero(figure), 6, REJECTED)
+        charts.draw_grid(axes)
+    return charts.legend_below(_from_zero(figure), 6, REJECTED)
 
 
 def uniformity_figure(settings: Sequence[Setting]) -> Figure:
     """Draw quantiles of null p-values against those of the uniform distribution."""
-    figure, panels = titled_panels(11.0, 6.3, NOISE_TITLES)
+    figure, panels = charts.titled_panels(11.0, 6.3, NOISE_TITLES)
     for axes, noise in zip(panels, NOISES, strict=True):
-        draw_diagonal(axes, "uniform distribution")
+        charts.draw_diagonal(axes, "uniform distribution")
         for setting in chosen(settings, noise=noise):
             colour, line = MODEL_STYLES[setting["model"]]
             name = f"{model_name(setting['model'])} ({setting['images']:,} images)"
             axes.plot(QUANTILES, setting["quantiles"], color=colour, ls=line, lw=1.5, label=name)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="quantile of the uniform distribution")
-    return legend_below(figure, 4, "quantile of the selective p-values")
+    return charts.legend_below(figure, 4, "quantile of the selective p-values")
 
 
 def time_figure(settings: Sequence[Setting]) -> Figure:
     """Draw seconds per image of each search on a logarithmic axis, by image size and by architecture."""
     timed = {setting["model"] for setting in settings}
     groups = [models for models in (BY_SIZE, BY_ARCHITECTURE) if timed & set(models)]
-    figure, panels = titled_panels(11.0, 5.0, [""] * len(groups))
+    figure, panels = charts.titled_panels(11.0, 5.0, [""] * len(groups))
     for axes, models in zip(panels, groups, strict=True):
         for search, colour in SEARCH_COLOURS.items():
             for noise, marker, style, offset in zip(NOISES, "os", "-:", (-0.04, 0.04), strict=True):
@@ -241,11 +231,11 @@ def time_figure(settings: Sequence[Setting]) -> Figure:
                     look: dict[str, Any] = {"marker": marker, "ls": style, "color": colour, "ms": 5, "lw": 1.4}
                     axes.plot(*zip(*points, strict=True), label=f"{search}, {noise} noise", **look)
         make_logarithmic(axes, "y")
-        draw_grid(axes)
+        charts.draw_grid(axes)
         _model_axis(axes, models)
     devices = ", ".join(dict.fromkeys(device for setting in settings for device in setting["devices"]))
     figure.suptitle(f"time of a test on {devices}", fontsize=11)
-    return legend_below(figure, 4, "seconds per image")
+    return charts.legend_below(figure, 4, "seconds per image")
 
 
 def densities_figure(settings: Sequence[Setting]) -> Figure:
@@ -276,7 +266,7 @@ def demonstration_figure(settings: Sequence[Setting]) -> Figure:
                 for number, curve in enumerate(curves[group]):
                     name = None if number else f"pixels {group} the region"
                     axes.plot(z, curve, color=colour, lw=0.9, alpha=0.75, label=name)
-            draw_level(axes, 0.0, "zero: above it a pixel is on the other side")
+            charts.draw_level(axes, 0.0, "zero: above it a pixel is on the other side")
             axes.axvline(setting["statistic"] - origin, color=VERMILION, lw=1.6, label="observed statistic")
             axes.margins(x=0)
             axes.locator_params(axis="x", nbins=5)
@@ -285,19 +275,19 @@ def demonstration_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_title(title)
     panels[-1, 0].set_xlabel("z (the statistic, in standard errors)")
     panels[-1, 1].set_xlabel("z minus the observed statistic")
-    return legend_below(figure, 4)
+    return charts.legend_below(figure, 4)
 
 
 def precision_figure(settings: Sequence[Setting]) -> Figure:
     """Draw p-values in float32 against those in float64."""
     titles = [model_name(setting["model"]) + ", authors' model" * setting["published"] for setting in settings]
-    figure, panels = titled_panels(5.6 * len(settings), 5.9, titles, sharey=False)
-    styles: dict[bool, tuple[str, Style]] = {
+    figure, panels = charts.titled_panels(5.6 * len(settings), 5.9, titles, sharey=False)
+    styles: dict[bool, tuple[str, charts.Style]] = {
         False: ("same region", (BLUE, "o")),
         True: ("another region", (VERMILION, "s")),
     }
     for axes, setting in zip(panels, settings, strict=True):
-        draw_diagonal(axes, "equal p")
+        charts.draw_diagonal(axes, "equal p")
         for changed, (name, (colour, marker)) in styles.items():
             pairs = np.array([(p, single) for p, single, other in setting["pairs"] if other == changed]).reshape(-1, 2)
             axes.plot(*pairs.T, marker, ms=3.8, alpha=0.7, mew=0, color=colour, label=f"{name} ({len(pairs)})")

@@ -15,19 +15,7 @@ from scipy import stats
 
 from attentest.runs.records import Row
 from attentest.simulation.calibration.calibration import ALPHAS
-from attentest.studies.measures import (
-    MISSED,
-    REJECTED,
-    data_file,
-    ending,
-    interval_lengths,
-    mean_of,
-    pvalues,
-    rate,
-    rounded,
-    succeeded,
-    uniformity,
-)
+from attentest.studies import measures as shared
 from attentest.studies.reproduction.experiment import EXPERIMENTS, Series
 from attentest.studies.reproduction.trial import check_row
 from attentest.training.paper_model import model_name
@@ -50,7 +38,7 @@ class SeriesRows:
         if series.work == "permutation":
             series = _with_most_permutations(out, series)
         check = _check_header if series.work == "precision" else None
-        records = data_file(out, series.name).read(partial(check_row, series.work), check)
+        records = shared.data_file(out, series.name).read(partial(check_row, series.work), check)
         numbers = sorted(number for number in records.rows if isinstance(number, int))
         rows = tuple(records.rows[number] for number in numbers if most is None or number < most)
         return cls(series=series, headers=tuple(records.headers), rows=rows) if rows else None
@@ -58,22 +46,22 @@ class SeriesRows:
     @property
     def good(self) -> list[Row]:
         """The rows of trials that did not fail."""
-        return succeeded(self.rows)
+        return shared.succeeded(self.rows)
 
     def rejections(self, test: str, failed: float, level: float) -> NDArray[np.bool_]:
         """Return for each image (n,) whether a test rejects at a level; a failed trial has the p-value ``failed``."""
-        return pvalues(self.rows, test, failed) <= level
+        return shared.pvalues(self.rows, test, failed) <= level
 
     def setting(self) -> dict[str, Any]:
         """Return which setting this is, how its trials ended, and their mean cost."""
         series, good = self.series, self.good
         which = {"model": series.model, "noise": series.noise, "published": series.published}
-        ended = {name: value for name, value in ending(self.rows).items() if name != "errors"}
-        return {**which, **ended, **{field: mean_of(good, field) for field in ("evaluations", "seconds")}}
+        ended = {name: value for name, value in shared.ending(self.rows).items() if name != "errors"}
+        return {**which, **ended, **{field: shared.mean_of(good, field) for field in ("evaluations", "seconds")}}
 
     def uniformity(self) -> dict[str, Any]:
         """Return how the selective p-values of null images compare with the uniform distribution."""
-        return uniformity(pvalues(self.rows, "selective", REJECTED), DIGITS)
+        return shared.uniformity(shared.pvalues(self.rows, "selective", shared.REJECTED), DIGITS)
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
@@ -89,7 +77,7 @@ def _with_most_permutations(out: Path, series: Series) -> Series:
     pattern = re.compile(re.escape(Path(stem).name) + r"-(\d+)\.jsonl")
     counts = [int(match[1]) for path in folder.glob("*.jsonl") if (match := pattern.fullmatch(path.name))]
     others = (replace(series, permutations=count) for count in sorted(counts, reverse=True))
-    return next((other for other in others if data_file(out, other.name).read().rows), series)
+    return next((other for other in others if shared.data_file(out, other.name).read().rows), series)
 
 
 POWER: Mapping[str, Mapping[float, float]] = {
@@ -150,7 +138,7 @@ def band(settings: int, level: float, images: int) -> tuple[float, float]:
 
 def judged_rate(hits: NDArray[np.bool_], settings: int, level: float) -> dict[str, Any]:
     """Return a rate with the band of its level, and whether it is within or above it."""
-    share = rate(hits)
+    share = shared.rate(hits)
     low, high = band(settings, level, len(hits))
     inside, above = low <= share["value"] <= high, share["value"] > high
     return {**share, "level": level, "band": [low, high], "within_band": inside, "above_band": above}
@@ -166,14 +154,14 @@ def type_i_error(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting
     """Return the rates of all four tests at 0.05."""
     together = _together(rows, series)
     tests = {
-        test: judged_rate(rows.rejections(test, REJECTED, LEVEL), together, LEVEL)
+        test: judged_rate(rows.rejections(test, shared.REJECTED, LEVEL), together, LEVEL)
         for test in ("selective", "naive", "bonferroni")
     }
     entry = {**rows.setting(), **rows.uniformity(), "tests": tests, "permutation": None}
     for other in series:
         if other is not rows and replace(other.series, work="selective", permutations=None) == rows.series:
             count = other.series.permutations or 1
-            hits = other.rejections("permutation", REJECTED, LEVEL)
+            hits = other.rejections("permutation", shared.REJECTED, LEVEL)
             tests["permutation"] = judged_rate(hits, together, permutation_level(LEVEL, count))
             entry["permutation"] = {**other.setting(), "permutations": count}
     return [entry]
@@ -189,7 +177,8 @@ def null_levels(rows: SeriesRows, series: Sequence[SeriesRows], alphas: Sequence
     """Return the rates of the selective test at several levels."""
     together = len(series) * len(alphas)
     levels = {
-        f"{alpha:g}": judged_rate(rows.rejections("selective", REJECTED, alpha), together, alpha) for alpha in alphas
+        f"{alpha:g}": judged_rate(rows.rejections("selective", shared.REJECTED, alpha), together, alpha)
+        for alpha in alphas
     }
     entry = {**rows.setting(), **rows.uniformity(), "levels": levels}
     if rows.series.family is not None:
@@ -200,22 +189,22 @@ def null_levels(rows: SeriesRows, series: Sequence[SeriesRows], alphas: Sequence
 
 def power(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
     """Return how often the selective and the Bonferroni test find a signal, at 0.05."""
-    tests = {test: rate(rows.rejections(test, MISSED, LEVEL)) for test in ("selective", "bonferroni")}
+    tests = {test: shared.rate(rows.rejections(test, shared.MISSED, LEVEL)) for test in ("selective", "bonferroni")}
     return [{**rows.setting(), "delta": rows.series.delta, "tests": tests}]
 
 
 def our_tests(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
     """Return the share rejected at 0.05, and what 95% intervals cover and how long they are: ours and the paper's."""
     test, good, together = rows.series, rows.good, _together(rows, series)
-    rejected = rows.rejections("selective", MISSED if test.delta else REJECTED, LEVEL)
+    rejected = rows.rejections("selective", shared.MISSED if test.delta else shared.REJECTED, LEVEL)
     missed = np.array([_misses(row) for row in rows.rows])
     entry = {
         **rows.setting(),
         **{name: getattr(test, name) for name in ("test", "region", "randomise", "delta")},
-        "rejected": rate(rejected) if test.delta else judged_rate(rejected, together, LEVEL),
+        "rejected": shared.rate(rejected) if test.delta else judged_rate(rejected, together, LEVEL),
         "missed": judged_rate(missed, together, LEVEL),
-        "length": interval_lengths(good),
-        "iou": mean_of([row for row in good if "iou" in row], "iou"),
+        "length": shared.interval_lengths(good),
+        "iou": shared.mean_of([row for row in good if "iou" in row], "iou"),
     }
     return [entry]
 
@@ -251,15 +240,17 @@ def demonstration(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Settin
         entry = {
             "image": row["image"],
             "statistic": row["statistic"],
-            "bent": rate(bent_steps(far["z"], curves, row["statistic"])),
+            "bent": shared.rate(bent_steps(far["z"], curves, row["statistic"])),
             "smallest_close": float(close["closest_to_zero"]),
             "median_close": float(np.median(np.abs(near).min(axis=1))),
         }
         for name, part in (("far", far), ("close", close)):
             count = len(part["z"])
             points = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
-            thinned = {group: [rounded(curve[points], 4) for curve in part[group]] for group in ("inside", "outside")}
-            entry[name] = {"z": rounded(part["z"][points], DIGITS), **thinned}
+            thinned = {
+                group: [shared.rounded(curve[points], 4) for curve in part[group]] for group in ("inside", "outside")
+            }
+            entry[name] = {"z": shared.rounded(part["z"][points], DIGITS), **thinned}
         settings.append(entry)
     return settings
 
@@ -292,13 +283,13 @@ def precision(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
     names = ("image", "p", "p_low", "p_high", "status", "p_float64", "p_float32", "region_changed")
     entry = {
         **rows.setting(),
-        "region_differs": rate(changed > 0),
+        "region_differs": shared.rate(changed > 0),
         "pixels_changed": {"mean": float(changed.mean()), "most": int(changed.max())},
         "pixels": rows.headers[0]["settings"]["model"]["input"][-2:],
         "float32": _distances(single, p),
         "float64": _distances(double, p),
         "worst": {name: worst[name] for name in names if name in worst},
-        "pairs": [[*rounded((p[i], single[i]), DIGITS), bool(changed[i])] for i in range(min(PAIRS, len(good)))],
+        "pairs": [[*shared.rounded((p[i], single[i]), DIGITS), bool(changed[i])] for i in range(min(PAIRS, len(good)))],
     }
     return [entry]
 
@@ -306,7 +297,7 @@ def precision(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
 def _distances(p: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, Any]:
     gaps = np.abs(p - exact)
     shares = {"median": 0.5, "ninety_percent": 0.9, "greatest": 1.0}
-    changes = rate((p <= LEVEL) != (exact <= LEVEL))
+    changes = shared.rate((p <= LEVEL) != (exact <= LEVEL))
     return {**{name: float(np.quantile(gaps, share)) for name, share in shares.items()}, "verdict_changes": changes}
 
 
