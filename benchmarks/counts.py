@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest import AttentionTest, bundled_model
-from attentest.pipeline.counts import law_of_counts
-from attentest.pipeline.hypotheses import parts_of
+from attentest.pipeline.hypotheses import law_of_counts, parts_of
 from attentest.statistics.counts import BinomialCounts
 
 SIDE, PATCH, ALPHA = 16, 2, 0.05
