@@ -15,13 +15,7 @@ from attentest.attention.aggregation import (
     scores_from_attentions,
 )
 from attentest.attention.network import CAM, NetworkScores, OutputScores, Residual, Segmentation, check_returns_map
-from attentest.attention.relevance import (
-    GradCAM,
-    GradientRollout,
-    HiResCAM,
-    InputGradient,
-    IntegratedGradients,
-)
+from attentest.attention.relevance import GradCAM, GradientRollout, HiResCAM, InputGradient, IntegratedGradients
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import (

@@ -10,9 +10,7 @@ import typer
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.images import check_pairs, for_model, image_sources
-from attentest.cli.options import (
-    EngineOptions,
-)
+from attentest.cli.options import EngineOptions
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import CertificateOptions, OutputOptions, RunOptions, is_folder
 from attentest.cli.report import picture_kinds, records_folder, write_batch_report

@@ -20,15 +20,7 @@ from attentest.progress import LabelledProgress
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, Work
 from attentest.runs.record_lines import add_line
-from attentest.runs.records import (
-    RUNS,
-    RecordFile,
-    Row,
-    RowCheck,
-    check_numbers,
-    check_texts,
-    described_machine,
-)
+from attentest.runs.records import RUNS, RecordFile, Row, RowCheck, check_numbers, check_texts, described_machine
 from attentest.search import CONVERGED
 from attentest.statistics.inference import ConfidenceInterval
 from attentest.statistics.multiple_testing import rate_of
