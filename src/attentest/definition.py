@@ -237,8 +237,10 @@ class Definition:
     )
     mask: Any = option(
         "Pixels of the image, fixed beforehand, within which the map is looked at and the contrast is made: an array "
-        "of truth values with the axes of the image, or a file of one, of which values other than 0 are within.",
-        details='Such as "brain only"; it must not depend on the image that is tested.',
+        "of truth values with the axes of the image, or a file of one, of which values other than 0 are within; or a "
+        "folder, or a pattern such as masks/*_mask.png, with a mask for each image, by its name.",
+        details='Such as "brain only"; it must not depend on the image that is tested. A mapping has a mask for each '
+        "image, by its name, or by its number among many.",
         default=None,
         check=_convert("images.mask:as_mask"),
         text=str,
@@ -425,12 +427,6 @@ class Definition:
         if self.mask is None and self.mask_use != "both":
             raise InputError(
                 f"mask_use {self.mask_use} does nothing without mask: give both, or neither.", "mask_use", "mask"
-            )
-        if self.mask is not None and self.mask_use != "contrast" and self.top_fraction is not None:
-            raise InputError(
-                "top_fraction does not go with a mask of the map: use a threshold or a level, or mask_use='contrast'.",
-                "top_fraction",
-                "mask_use",
             )
         if self.randomise == 0 and getattr(self.noise, "name", "") == "poisson":
             object.__setattr__(self, "randomise", 1.0)  # counts are always divided; 1 is half and half

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ from attentest.errors import InputError
 from attentest.record import ResultRecord
 from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
-from attentest.region.rule import TIE, Level, Threshold
+from attentest.region.rule import TIE, Level, Threshold, TopFraction
 from attentest.search import PiecewiseSearch, SpectralSearch
+from command_line import run_main
 from dense_grid import dense_pvalue, small_autoencoder, small_cnn
 from toys import tiny_vit
 
 IMAGES = np.random.default_rng(1).normal(size=(6, 8, 8))
 ROWS, COLUMNS = np.mgrid[:8, :8]
 DISC = (ROWS - 3.2) ** 2 + (COLUMNS - 3.9) ** 2 < 9
-TAU = 0.6
+TAU, TOP = 0.6, 0.25
 
 
 def transformer(**options: Any) -> AttentionTest:
@@ -43,11 +45,14 @@ def network(**options: Any) -> AttentionTest:
 
 
 @pytest.mark.parametrize("use", ["map", "contrast", "both"])
-@pytest.mark.parametrize("case", ["transformer", "network, signed", "network, positive", "network, absolute"])
+@pytest.mark.parametrize(
+    "case", ["transformer", "transformer, top", "network, signed", "network, positive", "network, absolute"]
+)
 def test_region_statistic_and_p_are_those_of_the_definition(case: str, use: str) -> None:
     """The region by hand from the map within the mask, the difference by hand, and p from a dense grid."""
     kind, _, sign = case.partition(", ")
-    test = transformer(mask_use=use) if kind == "transformer" else network(mask_use=use, sign=sign)
+    rule: dict[str, Any] = {"top_fraction": TOP} if sign == "top" else {}
+    test = transformer(mask_use=use, **rule) if kind == "transformer" else network(mask_use=use, sign=sign)
     plain = test.replace(mask=None, mask_use="both")
     assert isinstance(test.pipeline.search, SpectralSearch if kind == "transformer" else PiecewiseSearch)
     looked = np.ones((8, 8), dtype=bool) if use == "contrast" else DISC
@@ -56,6 +61,9 @@ def test_region_statistic_and_p_are_those_of_the_definition(case: str, use: str)
     def select(values: NDArray[np.float64]) -> NDArray[np.float64]:
         flat = values.reshape(len(values), -1)[:, looked.ravel()]
         extra = []
+        if sign == "top":
+            order = np.argsort(-flat.round(14), axis=1, stable=True)[:, : round(TOP * looked.sum())]
+            return np.array([np.isin(np.arange(looked.sum()), chosen) for chosen in order], dtype=float)
         if sign == "positive":
             extra, flat = [flat.min(axis=1, keepdims=True) < 0], np.maximum(flat, 0)
         if sign == "absolute":
@@ -81,11 +89,13 @@ def test_region_statistic_and_p_are_those_of_the_definition(case: str, use: str)
         assert result.pvalue == pytest.approx(dense_pvalue(test, image, select), abs=1e-9)
 
 
-@pytest.mark.parametrize("rule", [Threshold(0.6), Threshold(0.3), Level(0.2)])
+@pytest.mark.parametrize("rule", [Threshold(0.6), Threshold(0.3), Level(0.2), TopFraction(0.3)])
 @pytest.mark.parametrize("sign", ["signed", "positive", "absolute"])
 @pytest.mark.parametrize("size", [(4, 4), (8, 12), (40, 40)])
 def test_margins_within_a_mask_are_those_of_its_pixels(rule: Any, sign: Any, size: tuple[int, int]) -> None:
     """Brute force: regions at moved scores, looked at within the mask, equal the observed one where margins say so."""
+    if isinstance(rule, TopFraction) and sign == "absolute":
+        pytest.skip("a top fraction does not go with a map of absolute values")
     rng, grid = np.random.default_rng(3), (4, 4)
     mask = rng.random(size) < 0.5
     whole, masked = PatchGrid(size, grid), PatchGrid(size, grid, mask=mask)
@@ -97,6 +107,13 @@ def test_margins_within_a_mask_are_those_of_its_pixels(rule: Any, sign: Any, siz
         answers = []
         for flat in whole.unit_scores(values).numpy()[:, mask]:
             shown = np.maximum(flat, 0) if sign == "positive" else abs(flat) if sign == "absolute" else flat
+            if isinstance(rule, TopFraction):
+                order, count = np.argsort(-shown.round(10), stable=True), round(rule.q * mask.sum())
+                region = np.isin(np.arange(mask.sum()), order[:count]) & (
+                    sign == "signed" or shown[order[count - 1]] > 0
+                )
+                answers.append((region.tobytes(),))
+                continue
             low = 0.0 if sign == "absolute" else shown.min()
             cut = rule.level if isinstance(rule, Level) else low + (rule.tau + TIE) * (shown.max() - low)
             region = shown > cut
@@ -183,13 +200,84 @@ def test_a_mask_is_read_from_a_file(tmp_path: Path) -> None:
         ({"mask": 3}, "mask must be an array of truth values with the axes of the image, got 3."),
         ({"mask": None, "mask_use": "map"}, "mask_use map does nothing without mask: give both, or neither."),
         ({"mask_use": "nothing"}, "mask_use must be map, contrast or both, got 'nothing'."),
-        ({"top_fraction": 0.1}, "top_fraction does not go with a mask of the map: use a threshold or a level, or"),
     ],
 )
 def test_a_mask_that_is_none_is_one_sentence(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as raised:
         transformer(**options)
     assert said in str(raised.value)
+
+
+def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:
+    """By number, by name and by file, as each by itself; a missing one, or one of another shape, fails its image."""
+    masks = [DISC, DISC.T, ROWS < 5, DISC]
+    alone = [transformer(mask=mask)(image) for image, mask in zip(IMAGES, masks, strict=False)]
+    for number, (image, mask) in enumerate(zip(IMAGES, masks, strict=False)):
+        np.save(tmp_path / f"scan{number}.npy", image)
+        (tmp_path / "masks").mkdir(exist_ok=True)
+        np.save(tmp_path / "masks" / f"scan{number}_mask.npy", mask)
+    files = [tmp_path / f"scan{number}.npy" for number in range(4)]
+    together = {
+        "numbers": transformer(mask=dict(enumerate(masks))).map(IMAGES[:4]),
+        "names": transformer(mask={f"a{number}": mask for number, mask in enumerate(masks)}).map(
+            IMAGES[:4], names=["a0", "a1", "a2", "a3"]
+        ),
+        "files": transformer(mask=tmp_path / "masks" / "*_mask.npy").map(files),
+    }
+    for results in together.values():
+        for result, expected in zip(results, alone, strict=True):
+            assert np.array_equal(result.region, expected.region)
+            assert result.pvalue == pytest.approx(expected.pvalue, abs=2e-9)
+            assert result.settings["mask"] == expected.settings["mask"]
+    (tmp_path / "masks" / "scan1_mask.npy").unlink()
+    np.save(tmp_path / "masks" / "scan2_mask.npy", DISC[:7])
+    np.save(tmp_path / "masks" / "scan3_mask.npy", np.zeros((8, 8)))
+    test = transformer(mask=str(tmp_path / "masks" / "*_mask.npy"))
+    first, *others = test.map(files, on_error="row")
+    assert first.pvalue == pytest.approx(alone[0].pvalue, abs=2e-9)
+    reasons = (
+        "there must be one mask for 'scan1.npy' in ",
+        "the mask is for images of height 7, width 8 and 1 channel, but this one has height 8",
+        "mask is empty",
+    )
+    for failed, reason in zip(others, reasons, strict=True):
+        assert reason in failed.reason
+        assert failed.reason.count(". ") == 0
+    with pytest.raises(InputError, match=r"image 1: there must be one mask for 'scan1.npy'"):
+        test.map(files)
+    with pytest.raises(InputError, match="there is no mask for 3: give one of that name"):
+        transformer(mask={0: DISC})(IMAGES[0], name=3)
+
+
+def test_a_run_over_files_takes_masks_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mask that is new or changed makes its image, and no other, be tested again."""
+    monkeypatch.chdir(tmp_path)
+    tiny_vit().save_pretrained("model")
+    for number in range(2):
+        np.save(f"scan{number}.npy", IMAGES[number])
+    Path("masks").mkdir()
+    np.save("masks/scan0.npy", DISC)
+    arguments = ("test", "scan0.npy", "scan1.npy", "--noise", "1", "--model", "model", "--no-interval", "--tol", "1e-3",
+                 "--mask", "masks", "--out", "out", "--json")  # fmt: skip
+    done = run_main(capsys, *arguments)
+    assert done.code == 1
+    first, failed = map(json.loads, done.out.splitlines())
+    assert first["settings"]["mask"] == transformer().settings["mask"]
+    assert "there must be one mask for 'scan1.npy' in 'masks/*'" in failed["error"]
+    np.save("masks/scan1.npy", DISC.T)
+    done = run_main(capsys, *arguments)
+    assert done.code == 0, done.err
+    again, second = map(json.loads, done.out.splitlines())
+    assert again == first
+    assert second["settings"]["mask"] == transformer(mask=DISC.T).settings["mask"]
+    Path("empty").mkdir()
+    for mask in ("model/*.png", "masks/*_*.npy", "empty"):
+        with pytest.raises(InputError, match="must be a folder or a pattern with one"):
+            transformer(mask=mask)
+    done = run_main(capsys, *arguments[:-3], "--csv", "masks/scan1.npy")
+    assert "would overwrite the input masks/scan1.npy" in done.err
 
 
 def _distance(region: NDArray[np.bool_]) -> NDArray[np.float64]:

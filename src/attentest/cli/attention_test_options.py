@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,7 +98,9 @@ class AttentionTestOptions:
     @property
     def input_files(self) -> list[Path]:
         """Files other than images that are read and must not be overwritten."""
-        named = [Path(name) for name in (self.kernel, self.defined.get("mask")) if name is not None]
+        mask = self.defined.get("mask") or ""
+        masks = glob.glob(os.path.join(mask, "*") if os.path.isdir(mask) else mask) or [mask]
+        named = [Path(name) for name in (self.kernel, *masks) if name]
         others = (noise_file(self.noise), noise_file(self.reference_noise), onnx_file(self.model))
         return [*named, *(path for path in others if path is not None)]
 

@@ -1,9 +1,13 @@
-"""A mask: which pixels of an image are looked at or compared, fixed before the image is seen."""
+"""Masks: which pixels of images are looked at or compared, fixed before the images are seen."""
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +24,19 @@ class Mask:
 
     pixels: NDArray[np.bool_]
 
+    @cached_property
+    def sha256(self) -> str:
+        """A hash of the pixels, with their shape."""
+        return hashlib.sha256(str(self.pixels.shape).encode() + np.packbits(self.pixels).tobytes()).hexdigest()
+
     def describe(self) -> dict[str, Any]:
-        """Return a hash of the pixels, with their shape, and the share of them that lies within the mask."""
-        shape = self.pixels.shape
-        digest = hashlib.sha256(str(shape).encode() + np.packbits(self.pixels).tobytes()).hexdigest()
-        return {"sha256": digest, "shape": list(shape), "share": float(self.pixels.mean())}
+        """Return the hash, the shape, and the number and the share of the pixels that lie within the mask."""
+        shape, within = list(self.pixels.shape), int(self.pixels.sum())
+        return {"sha256": self.sha256, "shape": shape, "pixels": within, "share": within / self.pixels.size}
+
+    def of(self, identity: int | str) -> Mask:
+        """Return the mask of an image: this one, of every image."""
+        return self
 
     def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, *axes) of another shape."""
@@ -39,12 +51,71 @@ class Mask:
         return f"<mask of {int(self.pixels.sum())} of {self.pixels.size} pixels>"
 
 
-def as_mask(value: Any) -> Mask | None:
-    """Return a mask from an array (*axes) or a file: what is not 0 is within it."""
-    if value is None or isinstance(value, Mask):
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """A mask for each image, by its name or number; or files, in whose names "*" stands for that of an image."""
+
+    known: Mapping[int | str, Mask] | str
+
+    def describe(self) -> dict[str, Any]:
+        """Return the names of the files, or a hash of all masks by their names, and how many there are."""
+        if isinstance(self.known, str):
+            return {"files": self.known}
+        listed = sorted(f"{name}: {mask.sha256}" for name, mask in self.known.items())
+        return {"sha256": hashlib.sha256("\n".join(listed).encode()).hexdigest(), "masks": len(listed)}
+
+    def files(self, name: str | None = None) -> list[str]:
+        """Return the files that are the mask of an image, or of any; the name of an image is that of its file."""
+        if not isinstance(self.known, str):
+            return []
+        stem = "*" if name is None else glob.escape(os.path.splitext(name)[0].removesuffix(".nii"))
+        before, after = self.known.split("*")
+        return sorted(glob.glob(f"{glob.escape(before)}{stem}{glob.escape(after) or '.*'}"))
+
+    def of(self, identity: int | str) -> Mask:
+        """Return the mask of an image, by its name or number."""
+        if not isinstance(self.known, str):
+            if identity not in self.known:
+                raise InputError(f"there is no mask for {shortened(identity)}: give one of that name.", "mask")
+            return self.known[identity]
+        files = self.files(str(identity))
+        if len(files) != 1:
+            raise InputError(
+                f"there must be one mask for {shortened(identity)} in {self.known!r}, of the same name (* stands for "
+                f"it, without its ending), but there are {len(files) or 'none'}.",
+                "mask",
+            )
+        mask = as_mask(files[0])
+        assert isinstance(mask, Mask)
+        return mask
+
+    def __repr__(self) -> str:
+        return f"<masks by the names of images, {self.known if isinstance(self.known, str) else len(self.known)}>"
+
+
+def as_mask(value: Any) -> Mask | Masks | None:
+    """Return a mask from an array (*axes) or a file: what is not 0 is within it.
+
+    A folder, a pattern such as ``masks/*_mask.png``, or a mapping has a mask for each image, by its name.
+    """
+    if value is None or isinstance(value, (Mask, Masks)):
         return value
+    if isinstance(value, Mapping):
+        if not value:
+            raise InputError("mask is an empty mapping: give a mask for each image, by its name or number.", "mask")
+        return Masks({name: mask for name, given in value.items() if isinstance(mask := as_mask(given), Mask)})
     path = value
     if isinstance(value, (str, bytes)) or hasattr(value, "__fspath__"):
+        name = os.fsdecode(value)
+        if os.path.isdir(name) or "*" in name:
+            masks = Masks(name if "*" in name else os.path.join(name, "*"))
+            if name.count("*") > 1 or not masks.files():
+                raise InputError(
+                    f"mask {shortened(name)} must be a folder or a pattern with one *, which stands for the name of an "
+                    "image, and there must be such files.",
+                    "mask",
+                )
+            return masks
         try:
             value = loaded(path).values
         except InputError:

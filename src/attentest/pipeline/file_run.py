@@ -21,6 +21,7 @@ from attentest.errors import AttentestWarning, InputError, counted, worded
 from attentest.files import make_directory, write_complete
 from attentest.images.dicom_series import affine_of
 from attentest.images.image_source import ImageSource, told_apart
+from attentest.images.mask import Masks
 from attentest.images.nifti import is_nifti, nifti_like
 from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
@@ -128,8 +129,8 @@ def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
 TESTED_SHARE = 0.2
 """Share of the work on an image that its test is, where four more are made for its sensitivity to the noise."""
 
-READ = ("file", "reference", "reference_file")
-"""What a record says about the files that were read: hash of the image, name and hash of its reference."""
+READ = ("file", "reference", "reference_file", "mask")
+"""What a record says about the files that were read: hashes of image, reference and mask, and a name."""
 
 Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 
@@ -329,8 +330,17 @@ class BatchRun:
         stamps = (
             self.images[place].stamp(is_image=is_image),
             *((None, None) if reference is None else (reference.name, reference.stamp(is_image=is_image))),
+            self._mask_hash(place),
         )
         return dict(zip(READ, stamps, strict=True))
+
+    def _mask_hash(self, place: int) -> str | None:
+        """Return the hash of an image's own mask; None if there is none, or one mask for all, which the test has."""
+        mask = self.test.definition.mask
+        try:
+            return mask.of(self.images[place].identity).sha256 if isinstance(mask, Masks) else None
+        except InputError:  # it could not be tested, which its record says
+            return None
 
     def _references(self, places: Sequence[int]) -> list[ImageLike] | None:
         """Return the reference of each image; one for all is read once."""

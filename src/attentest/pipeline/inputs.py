@@ -22,6 +22,7 @@ from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
 from attentest.errors import InputError, shortened, speaking_of, worded
 from attentest.images.image_source import identity_of
+from attentest.images.mask import Mask
 from attentest.images.preprocessing import InputMap, Preprocessing, checked_levels, described_shape, identity_map
 from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
@@ -65,9 +66,9 @@ class Geometry:
     """(C,). Weight of each channel in the contrast."""
     region_unit: str
     """What regions consist of: "pixels" or "patches"."""
-    looked: NDArray[np.bool_] | None
-    compared: NDArray[np.bool_] | None
-    """(*axes). Within which pixels the map is looked at, and the contrast is made; None for all."""
+    mask: Mask | None
+    mask_use: str
+    """Within which pixels the map is looked at, the contrast is made, or both; None for all."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
@@ -76,6 +77,16 @@ class Geometry:
     device: torch.device
     """Where the model computes."""
     _patch_grids: dict[tuple[int, ...], PatchGrid] = field(default_factory=dict, init=False)
+
+    @property
+    def looked(self) -> NDArray[np.bool_] | None:
+        """(*axes). Within which pixels the map is looked at; None for all."""
+        return None if self.mask is None or self.mask_use == "contrast" else self.mask.pixels
+
+    @property
+    def compared(self) -> NDArray[np.bool_] | None:
+        """(*axes). Within which pixels the contrast is made; None for all."""
+        return None if self.mask is None or self.mask_use == "map" else self.mask.pixels
 
     def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
         """Return a grid with so many patches along each axis."""
@@ -141,7 +152,7 @@ class Inputs:
         self.noise = cast("NoiseModel | ImageNoise", definition.noise)
         self.contrast = cast(Contrast, definition.contrast)
         self._intensity_range = _intensity_range(definition.intensity_range, definition.preprocessing)
-        self._geometries: dict[Layout, Geometry] = {}
+        self._geometries: dict[tuple[Any, ...], Geometry] = {}
         # To find out whether noise is estimated from each image takes longer than a small image.
         self._estimates_noise = isinstance(self.noise, ImageNoise)
         self._deviations: dict[tuple[int, int], float] = {}  # of a pixel, by its place and the number of pixels
@@ -165,7 +176,7 @@ class Inputs:
         identity = (identity_of(image) or 0) if identity is None else checked_identity(identity)
         sample = as_sample(image, self.dimension)
         with speaking_of(self.dimension):
-            geometry = self._geometry((sample.shape, sample.levels))
+            geometry = self._geometry((sample.shape, sample.levels), identity)
             noise = self._noise_of(sample)
             self._check_rounding(sample, noise)
         tested = Input(image=sample, geometry=geometry, noise=noise, identity=identity, number=number)
@@ -202,28 +213,30 @@ class Inputs:
 
     def check_each(self, images: Iterable[NumberedImage]) -> None:
         """Raise an error if the test cannot take one of the images, which it names; nothing is converted."""
-        for number, (image, reference, _) in images:
+        for number, (image, reference, identity) in images:
             with speaking_of(self.dimension), _about(f"image {number}"):
                 layout = check_image(image, self.dimension)
-                self._geometry(layout)
+                self._geometry(layout, identity)
                 chosen = self._chosen_reference(reference)
                 if chosen is not None:
                     with _about("the reference"):
                         reference_layout = check_image(chosen, self.dimension)
                     check_pair(layout[0], reference_layout[0])
 
-    def _geometry(self, layout: Layout) -> Geometry:
-        """Return the geometry of images with a layout."""
+    def _geometry(self, layout: Layout, identity: Identity) -> Geometry:
+        """Return the geometry of images with a layout, and with the mask of an image."""
         shape, levels = layout
-        key = shape, levels if self._intensity_range is None else self._intensity_range
+        mask = None if self._definition.mask is None else self._definition.mask.of(identity)
+        levels = levels if self._intensity_range is None else self._intensity_range
+        key = shape, levels, None if mask is None else mask.sha256
         if key not in self._geometries:
-            geometry = self._new_geometry(*key)
+            geometry = self._new_geometry(shape, levels, mask)
             if len(self._geometries) >= MOST_GEOMETRIES:
                 self._geometries.pop(next(iter(self._geometries)))
             self._geometries[key] = geometry
         return self._geometries[key]
 
-    def _new_geometry(self, shape: tuple[int, ...], levels: tuple[float, float] | None) -> Geometry:
+    def _new_geometry(self, shape: tuple[int, ...], levels: tuple[float, float] | None, mask: Mask | None) -> Geometry:
         definition, expected = self._definition, self._scores.image_shape
         preprocessing: Preprocessing | None = definition.preprocessing
         if preprocessing is not None and preprocessing.assumed and self._intensity_range is None:
@@ -253,7 +266,6 @@ class Inputs:
             inputs = identity_map(shape, expected[0])
         check_shape(self.noise, shape)
         self.contrast.check_image(shape)
-        mask, use = definition.mask, definition.mask_use
         if mask is not None:
             mask.check_image(shape)
         return Geometry(
@@ -262,8 +274,8 @@ class Inputs:
             preprocessing=preprocessing,
             channel_weights=channel_weights(definition.channels, shape[0]),
             region_unit=definition.region_unit,
-            looked=None if mask is None or use == "contrast" else mask.pixels,
-            compared=None if mask is None or use == "map" else mask.pixels,
+            mask=mask,
+            mask_use=definition.mask_use,
             start=self._properties.start,
             covered=self._properties.covered,
             overlap=self._properties.overlap,

@@ -446,6 +446,8 @@ class Pipeline:
                 of_image = {"noise": dict(tested.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
                 if tested.geometry.preprocessing is None:  # it could be taken as it is
                     of_image["preprocessing"] = None
+                if tested.geometry.mask is not None:
+                    of_image["mask"] = tested.geometry.mask.describe()
                 records[key] = {**self.settings, "components": connectivity, **of_image}
         # Each result has a record of its own, which a user may change.
         randomised = self.definition.randomise != 0

@@ -344,8 +344,9 @@ if only some of a group of such pixels belong to the region, all of the group ar
 class TopFraction:
     """The region is the fraction q, strictly between 0 and 1, of the pixels seen that have the greatest attention.
 
-    At least one pixel is inside and one outside. Of pixels that are equal whatever the scores are, such as those beyond
-    the outermost patch centres, those that come first along the axes are taken.
+    With a mask of the map, it is the fraction of those within it. At least one pixel is inside and one outside. Of
+    pixels that are equal whatever the scores are, such as those beyond the outermost patch centres, those that come
+    first along the axes are taken.
     """
 
     q: float
@@ -358,10 +359,13 @@ class TopFraction:
     ) -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
-        pixels = attention.flatten(1)[:, first_equal]
-        if pixels.shape[1] == 1:  # a part of which is none
+        pixels, total = attention.flatten(1)[:, first_equal], len(first_equal)
+        if patch_grid.looked is not None:  # the fraction is that of the pixels within the mask
+            pixels = pixels.masked_fill(~patch_grid.looked.flatten(), -torch.inf)
+            total = int(patch_grid.looked.sum())
+        if total == 1:  # a part of which is none
             return torch.zeros_like(attention, dtype=torch.bool)
-        count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
+        count = max(1, min(total - 1, round(self.q * total)))
         order = pixels.argsort(dim=1, descending=True, stable=True)
         last, first_out = order[:, count - 1], order[:, count]
         gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
@@ -444,11 +448,18 @@ class TopMargins(Margins):
 
 
 def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
-    """Return, for each pixel seen (n,), the first one that equals it whatever the scores are."""
+    """Return, for each pixel seen (n,), the first one that equals it whatever the scores are.
+
+    With a mask, the first of those that are looked at; all others repeat the first pixel that is.
+    """
     first = patch_grid.axes[0].unit.new_zeros(1)
     for axis in patch_grid.axes:
         first = (first[:, None] * len(axis.matrix) + _equal_along(axis)).flatten()
-    return first
+    if patch_grid.looked is None:
+        return first
+    looked = patch_grid.looked.flatten().nonzero().squeeze(1)
+    inside = torch.full_like(first, len(first)).scatter_reduce(0, first[looked], looked, "amin")
+    return torch.where(patch_grid.looked.flatten(), inside[first], inside[first[looked[0]]])
 
 
 def _equal_along(axis: PatchAxis) -> Tensor:

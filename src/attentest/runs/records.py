@@ -292,8 +292,11 @@ def _checked_row(values: Row, headers: list[dict[str, Any]]) -> Row:
 
 def _check_settings(values: Row, settings: dict[str, Any]) -> None:
     """Check that an image was tested as the header says, apart from what the image decides itself."""
-    known = settings.get("noise", {}).get("model") in NOISE_MODELS  # otherwise it is estimated from each image
-    common = {name: value for name, value in settings.items() if name != "noise" or known}
+    known = {
+        "noise": settings.get("noise", {}).get("model") in NOISE_MODELS,  # otherwise it is estimated from each image
+        "mask": "share" in (settings.get("mask") or {"share": 1}),  # otherwise each image has its own
+    }
+    common = {name: value for name, value in settings.items() if known.get(name, True)}
     results = values.get("results")
     for result in results if isinstance(results, list) else ():
         made = result.get("settings") if isinstance(result, dict) else None
