@@ -238,9 +238,10 @@ class Definition:
     mask: Any = option(
         "Pixels of the image, fixed beforehand, within which the map is looked at and the contrast is made: an array "
         "of truth values with the axes of the image, or a file of one, of which values other than 0 are within; or a "
-        "folder, or a pattern such as masks/*_mask.png, with a mask for each image, by its name.",
-        details='Such as "brain only"; it must not depend on the image that is tested. A mapping has a mask for each '
-        "image, by its name, or by its number among many.",
+        "folder, or a quoted pattern with an asterisk, of a mask for each image, by its name.",
+        details='Such as "brain only"; it must not depend on the image that is tested. In a pattern such as '
+        "``masks/*_mask.png`` the asterisk stands for the name of an image without its ending. A mapping has a mask "
+        "for each image, by its name, or by its number among many.",
         default=None,
         check=_convert("images.mask:as_mask"),
         text=str,

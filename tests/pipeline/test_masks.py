@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from attentest import AttentionTest
 from attentest.attention import GradCAM, Residual
 from attentest.contrast import Neighbourhood, Reference
 from attentest.errors import InputError
+from attentest.presentation.footnotes import MASK_NOTES, selection_notes
+from attentest.presentation.picture import SmallPicture, content_digest
+from attentest.presentation.rows import row_of
 from attentest.record import ResultRecord
 from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import TIE, Level, Threshold, TopFraction
+from attentest.results.batch import Results, small_picture
 from attentest.search import PiecewiseSearch, SpectralSearch
 from command_line import run_main
 from dense_grid import dense_pvalue, small_autoencoder, small_cnn
@@ -206,6 +211,41 @@ def test_a_mask_that_is_none_is_one_sentence(options: dict[str, Any], said: str)
     with pytest.raises(InputError) as raised:
         transformer(**options)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("use", ["map", "contrast", "both"])
+def test_the_mask_is_drawn_and_named(use: str, tmp_path: Path) -> None:
+    count = int(DISC.sum())
+    said = {
+        "map": f"this attention region within the mask of {count} pixels differs from the rest of the image (",
+        "contrast": f"this attention region differs from the rest of the image within the mask of {count} pixels (",
+        "both": f"this attention region differs from the rest of the image, both within the mask of {count} pixels (",
+    }
+    result = transformer(mask_use=use)(IMAGES[0])
+    assert said[use] in result.verdict()
+    record, named = result.record(), f"dashed: mask of {count} pixels"
+    assert record.part_pixels == (result.region & (DISC if use != "map" else True)).sum() <= record.seen_pixels
+    assert np.array_equal(result.to_dict(arrays=True)["mask"], DISC)
+    axes = result.plot()
+    assert named in axes[0].get_title()
+    plain = dataclasses.replace(result, mask=None)
+    assert [len(panel.collections) for panel in axes[:2]] == [len(panel.collections) + 2 for panel in plain.plot()[:2]]
+    assert (axes[0].get_xlim(), axes[0].get_ylim()) == ((-0.5, 7.5), (7.5, -0.5))
+    small = small_picture([result])
+    (tmp_path / "small.npz").write_bytes(content := small.to_bytes())
+    read = SmallPicture.read(tmp_path / "small.npz", content_digest(content))
+    assert read is not None
+    assert np.array_equal(read.mask, DISC)
+    edge = DISC.repeat(32, axis=0).repeat(32, axis=1)
+    changed = (small.overlay() != small_picture([plain]).overlay()).any(axis=2)
+    assert changed.sum() > 100
+    assert not (changed & ~edge).any()  # the line is within the mask
+    Results([result, result]).report(tmp_path / "report.html")
+    assert f"Image and region; {named}" in (tmp_path / "report.html").read_text()
+    assert named in result._repr_html_()
+    assert "dashed: mask" in Results([result, result]).plot()[0].figure.get_suptitle()
+    assert Results([result]).table()["mask_pixels"] == [count]
+    assert MASK_NOTES[use] in selection_notes(row_of("scan", record))
 
 
 def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:

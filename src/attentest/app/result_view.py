@@ -23,7 +23,14 @@ from attentest.presentation.footnotes import row_notes, selection_notes
 from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import row_of
-from attentest.presentation.words import compared_with, result_numbers, selective_p, short_verdict, verdict_text
+from attentest.presentation.words import (
+    compared_with,
+    mask_text,
+    result_numbers,
+    selective_p,
+    short_verdict,
+    verdict_text,
+)
 from attentest.record import ResultRecord, map_title
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.noise_factor import SHOWN_FACTORS
@@ -200,6 +207,7 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
             figure.savefig(png, format="png", dpi=RESOLUTION)
         return png.getvalue()
 
+    outlined = worded("The image and the outline of the region", picture.record.dimension)
     title, seen = map_title(picture.record.settings), []
     title = f"The {title}" if picture.record.draws is None else f"{title[0].upper()}{title[1:]}"
     if picture.randomised_image is not None:
@@ -208,7 +216,7 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
     return [
         (
             drawn(draw_image, 1.0, tall),
-            worded("The image and the outline of the region", picture.record.dimension),
+            "; ".join(filter(None, [outlined, mask_text(picture.record)])),
         ),
         *seen,
         (drawn(draw_attention, 1.17, tall), f"{title}, from 0 to 1"),

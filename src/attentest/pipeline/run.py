@@ -325,6 +325,7 @@ class Pipeline:
                     image=images[image],
                     attention=maps[image],
                     seen=observation.seen,
+                    mask=None if tested.geometry.mask is None else tested.geometry.mask.pixels,
                     selectable=observation.selectable,
                     truncation_set=outcome.truncation_set,
                     alternative=self.definition.alternative,

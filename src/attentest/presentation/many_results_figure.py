@@ -98,8 +98,9 @@ def contact_sheet(
     shown = counted(len(ordered), worded(of, ordered[0].record.dimension))
     settings = ordered[0].record.settings
     of_class = f"{map_of_all(settings)}\n" if settings.get("target") else ""
+    masked = "; dashed: mask" if settings.get("mask") else ""
     figure.suptitle(
-        f"{of_class}{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
+        f"{of_class}{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant}){masked}",
         size=8,
     )
     return images

@@ -13,7 +13,15 @@ from attentest.noise.model import recorded_sentence
 from attentest.presentation.footnotes import contradiction_text
 from attentest.presentation.picture import Picture, displayed, eight_bits, overlay_pixels, seen_name
 from attentest.presentation.rows import Row
-from attentest.presentation.words import METHOD_NAMES, number_text, region_text, result_numbers, row_texts, verdict_text
+from attentest.presentation.words import (
+    METHOD_NAMES,
+    mask_text,
+    number_text,
+    region_text,
+    result_numbers,
+    row_texts,
+    verdict_text,
+)
 from attentest.statistics.multiple_testing import Adjustment
 
 ALPHA = 0.05
@@ -37,6 +45,7 @@ def result_html(picture: Picture) -> str:
     sentences = filter(None, (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)))
     table = definition_table("AttentionTestResult", defined, list(sentences))
     name = worded(f"image and region of {region_text(record)}", record.dimension)
+    name = "; ".join(filter(None, [name, mask_text(record)]))
     images = _image_html(picture, picture.image, picture.attention, name)
     if picture.randomised_image is not None:
         images += _image_html(picture, picture.randomised_image, None, seen_name(record.is_of_counts, record.dimension))
@@ -45,7 +54,8 @@ def result_html(picture: Picture) -> str:
 
 def _image_html(picture: Picture, values: NDArray[Any], attention: NDArray[Any] | None, name: str) -> str:
     """Return an image with the region of a picture, and its name below it."""
-    pixels = overlay_pixels(eight_bits(displayed(values)), attention, picture.region, picture.part, PICTURE_SIDE)
+    shown = eight_bits(displayed(values))
+    pixels = overlay_pixels(shown, attention, picture.region, picture.part, PICTURE_SIDE, picture.mask)
     width, text = f"width:{pixels.shape[1]}px", text_html(name)
     image = f'<img src="{png_address(png_file(pixels))}" alt="{text}" style="{width};margin:0">'
     return f'<div style="{width}">{image}<div>{text}</div></div>'

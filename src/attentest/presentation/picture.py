@@ -43,6 +43,8 @@ class Picture:
     """(*axes) bool. The attention region, and the part of it that was compared."""
     randomised_image: NDArray[Any] | None = None
     """as the image. What the model saw, and chose the region on, if that was the image plus noise."""
+    mask: NDArray[np.bool_] | None = None
+    """(*axes) bool. The mask within which the map was looked at, or the contrast made, if there was one."""
     title: str = ""
     """Name of the image."""
     caption: str = ""
@@ -60,6 +62,7 @@ class Picture:
             region=plane.values(self.region),
             part=plane.values(self.part),
             randomised_image=None if seen is None else plane.image(seen),
+            mask=None if self.mask is None else plane.values(self.mask),
             caption=plane.caption,
         )
 
@@ -184,13 +187,15 @@ def _draw_outlined(
 ) -> AxesImage:
     """Draw values (H, W) or (H, W, 3) from 0 to 1, or those of a signal (T,), and the outline of the compared part.
 
-    That of the rest of the region is thinner and grey.
+    That of the rest of the region is thinner and grey, and that of a mask thin and dashed.
     """
     signal = values.ndim == 1
     part, region, values = (np.atleast_2d(array) for array in (picture.part, picture.region, values))
     shown = axes.imshow(values, cmap=cmap, vmin=0, vmax=1, alpha=alpha, interpolation="nearest")
     if signal:
         axes.set_aspect("auto")
+    if picture.mask is not None:
+        _draw_mask(axes, np.atleast_2d(picture.mask), outline_width / 2)
     if not np.array_equal(part, region):
         draw_outline(axes, region & ~part, OTHER_COLOUR, width=outline_width / 2)
     draw_outline(axes, part, width=outline_width)
@@ -211,6 +216,17 @@ def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COL
         axes.add_collection(
             LineCollection(horizontal + vertical, colors=line_colour, linewidths=line_width, capstyle="round")
         )
+
+
+def _draw_mask(axes: Axes, mask: NDArray[np.bool_], width: float) -> None:
+    """Draw the border of a mask (H, W) as a dashed line, white on black, of a width in points."""
+    fine = max(1, SHARP_SIDE // max(mask.shape))  # pixels are divided, so that the line follows their edges
+    padded = np.pad(mask.repeat(fine, axis=0).repeat(fine, axis=1), 1)
+    y, x = ((np.arange(count) - 0.5) / fine - 0.5 for count in padded.shape)
+    limits = axes.get_xlim(), axes.get_ylim()
+    for colour, style in (("black", "solid"), ("white", (0, (3, 3)))):
+        axes.contour(x, y, padded, levels=[0.5], colors=colour, linewidths=width, linestyles=[style])
+    axes.set(xlim=limits[0], ylim=limits[1])
 
 
 def two_maps_figure(
@@ -263,8 +279,8 @@ VIRIDIS = (
 ATTENTION_COLOURS = np.frombuffer(bytes.fromhex(VIRIDIS), dtype=np.uint8).reshape(-1, 3)
 """Colours (17, 3) of MAP_COLOURS at equal steps of attention, for pixels that are coloured without Matplotlib."""
 
-RIM = 1
-"""Width in pixels of the white rim around an outline, for dark images."""
+RIM, DASH = 1, 4
+"""Width in pixels of the white rim around an outline, for dark images, and length of the dashes of a mask's."""
 
 
 def overlay_pixels(
@@ -273,6 +289,7 @@ def overlay_pixels(
     region: NDArray[np.bool_],
     part: NDArray[np.bool_],
     side: int,
+    mask: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.uint8]:
     """Return an image with the outline of its region as pixels (h, w, 3); a grey one is tinted by attention.
 
@@ -286,6 +303,8 @@ def overlay_pixels(
         The region, and its compared part, whose outline is thicker.
     side
         Length of the longer side in pixels.
+    mask : (H, W) bool
+        A mask, whose outline is dashed.
     """
     shown = image if image.ndim == 3 else np.stack([image] * 3, axis=2)
     if attention is not None and image.ndim == 2:
@@ -293,6 +312,8 @@ def overlay_pixels(
         shown = np.rint((1 - opacity) * shown + opacity * map_pixels(attention)).astype(np.uint8)
     pixels: NDArray[np.uint8] = resized(shown, side)
     thin = max(1, side // 200)
+    if mask is not None:
+        mask_pixels(pixels, mask)
     if not np.array_equal(region, part):
         outline_pixels(pixels, region, thin)
     outline_pixels(pixels, part, thin + 1, RIM)
@@ -315,6 +336,15 @@ def outline_pixels(pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickne
     if rim:
         pixels[binary_dilation(inside, square, rim) & ~inside] = 255
     pixels[inside & ~binary_erosion(inside, square, thickness)] = tuple(bytes.fromhex(REGION_COLOUR[1:]))
+
+
+def mask_pixels(pixels: NDArray[np.uint8], mask: NDArray[np.bool_]) -> None:
+    """Draw the border of a mask (H, W) within it on pixels (h, w, 3), in dashes of white and black."""
+    from scipy.ndimage import binary_erosion
+
+    inside = resized(mask, max(pixels.shape))
+    rows, columns = np.nonzero(inside & ~binary_erosion(inside, np.ones((3, 3), dtype=np.bool_)))
+    pixels[rows, columns] = np.where((rows + columns) // DASH % 2, 255, 0)[:, None]
 
 
 def resized(pixels: NDArray[Any], side: int) -> NDArray[Any]:
@@ -363,6 +393,8 @@ class SmallPicture:
     """(h, w) uint16. The number of the compared part at each pixel, from 1, and 0 outside of the region."""
     randomised_image: NDArray[np.uint8] | None = None
     """(h, w) or (h, w, 3) uint8. What the model saw, if that was the image plus noise."""
+    mask: NDArray[np.bool_] | None = None
+    """(h, w) bool. The mask, if there was one."""
 
     def __post_init__(self) -> None:
         shape = self.attention.shape
@@ -374,6 +406,7 @@ class SmallPicture:
             and self._seen.shape == self.image.shape
             and [array.dtype.name for array in (self.image, self._seen, self.attention)] == ["uint8"] * 3
             and self.parts.dtype.name == "uint16"
+            and (self.mask is None or (self.mask.shape == shape and self.mask.dtype == np.bool_))
         ):
             raise ValueError("the arrays of a small picture do not go together")
 
@@ -385,6 +418,7 @@ class SmallPicture:
         parts: Sequence[NDArray[np.bool_]],
         randomised_image: NDArray[np.float64] | None = None,
         spacing: Spacing | None = None,
+        mask: NDArray[np.bool_] | None = None,
     ) -> SmallPicture:
         """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen.
 
@@ -395,6 +429,7 @@ class SmallPicture:
             image, attention = plane.image(image), np.nan_to_num(plane.values(attention))
             parts = [plane.values(part) for part in parts]
             randomised_image = None if randomised_image is None else plane.image(randomised_image)
+            mask = None if mask is None else plane.values(mask)
         numbers = np.zeros(attention.shape, dtype=np.uint16)
         for number, part in enumerate(parts[:MOST_PARTS], start=1):
             numbers[part] = number
@@ -413,6 +448,7 @@ class SmallPicture:
             attention=small,
             parts=numbers[np.ix_(rows, columns)],
             randomised_image=None if randomised_image is None else small_image(randomised_image),
+            mask=None if mask is None else mask[np.ix_(rows, columns)],
         )
 
     @classmethod
@@ -425,7 +461,7 @@ class SmallPicture:
             if content_digest(content) != digest:
                 return None
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
-                return cls(**{name: saved[name] for name in ARRAYS if name in saved or name != "randomised_image"})
+                return cls(**{name: saved[name] for name in ARRAYS if name in saved or name not in OPTIONAL})
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
 
@@ -448,11 +484,14 @@ class SmallPicture:
         self, image: NDArray[np.uint8], attention: NDArray[np.float64] | None, part: int | None
     ) -> NDArray[np.uint8]:
         region = self.parts > 0
-        return overlay_pixels(image, attention, region, region if part is None else self.parts == part, self._side)
+        compared = region if part is None else self.parts == part
+        return overlay_pixels(image, attention, region, compared, self._side, self.mask)
 
     def map(self) -> NDArray[np.uint8]:
         """Return the attention map with a thin outline of the region."""
         pixels = resized(map_pixels(self.attention / 255.0), self._side)
+        if self.mask is not None:
+            mask_pixels(pixels, self.mask)
         outline_pixels(pixels, self.parts > 0, max(1, self._side // 200))
         return pixels
 
@@ -467,4 +506,5 @@ class SmallPicture:
 
 
 ARRAYS = tuple(SmallPicture.__dataclass_fields__)
-"""Names of what a file of a small picture has; the last only if there is one."""
+OPTIONAL = ("randomised_image", "mask")
+"""Names of what a file of a small picture has, and of what it has only if there is one."""

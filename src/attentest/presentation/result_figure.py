@@ -349,7 +349,8 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
     if picture.region.ndim != 2:
         label_axes(image_axes, picture, size)
     shown_region = worded(f"image and region:\n{words.region_text(record)}", record.dimension)
-    title(image_axes, shown_region if record.draws is None else words.majority_text(record))
+    shown_region = shown_region if record.draws is None else words.majority_text(record)
+    title(image_axes, "\n".join(filter(None, [shown_region, words.mask_text(record)])))
     for panel in seen_axes:
         draw_seen(panel, picture)
         title(panel, seen_lines(picture))

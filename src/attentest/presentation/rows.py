@@ -30,6 +30,9 @@ CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 MEASURES = ("part_size", "part_size_unit", "part_start", "part_end")
 """What a table has of the size of regions in the units of their files; of signals, where they begin and end."""
 
+MASK = ("mask_use", "mask_pixels")
+"""What a table has of masks: what they are for, and their pixels."""
+
 MAP = ("map", "class", "class_label", "class_score", "class_predicted")
 """What a table has of maps for a class or a text: the map; number, label and score of the class; if it is predicted."""
 
@@ -43,7 +46,7 @@ COLUMNS = (
     *("confidence_level", "confidence_low", "confidence_high", "confidence_error"),
     *SIMULTANEOUS,
     *(f"context_{name}" for name in CONTEXT),
-    *("part_pixels", "region_pixels", "seen_pixels", *MEASURES, *MAP, "region_unit"),
+    *("part_pixels", "region_pixels", "seen_pixels", *MASK, *MEASURES, *MAP, "region_unit"),
     *REGION_RULES,
     *("gamma", "draws", "significant_draws", "majority_pixels", "randomise_seed", "randomise_name"),
     *("alternative", "contrast"),
@@ -54,7 +57,17 @@ COLUMNS = (
 """Columns of a table, in order; a row may hold more."""
 
 TEXT_COLUMNS = (
-    *("image", "part_size_unit", "map", "class_label", "region_unit", "randomise_name", "alternative", "contrast"),
+    *(
+        "image",
+        "mask_use",
+        "part_size_unit",
+        "map",
+        "class_label",
+        "region_unit",
+        "randomise_name",
+        "alternative",
+        "contrast",
+    ),
     *("noise", "noise_doubt", "status", "error"),
 )
 TRUTH_COLUMNS = ("certificate_agrees", "class_predicted", "approximate_noise")
@@ -70,7 +83,7 @@ COPIED = (
 DRAWS = ("draws", "significant_draws", "majority_pixels")
 """What a table has of several draws of the added noise."""
 
-IF_ANY = {"component", *DRAWS, *MAP, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
+IF_ANY = {"component", *DRAWS, *MASK, *MAP, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
@@ -102,6 +115,8 @@ def row_of(name: object, record: ResultRecord) -> Row:
         target = record.target
         row |= {"map": record.map_kind, "map_words": map_of_all(settings)}
         row |= dict(zip(MAP[1:], (target[name] for name in ("class", "label", "score", "predicted")), strict=True))
+    if settings.get("mask"):
+        row |= {"mask_use": settings["mask_use"], "mask_pixels": settings["mask"]["pixels"]}
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *REGION_RULES, "noise_doubt", "noisy_reference")},

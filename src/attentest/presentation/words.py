@@ -185,6 +185,8 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
         errors = f"of mean counts, {abs(record.statistic):.4g} standard errors; from counts that the model did not see"
     difference = difference_number(record.difference, record.statistic)
     share = f"{100 * record.part_pixels / record.seen_pixels:.2g}% of what the model sees"
+    if record.settings.get("mask") and record.settings["mask_use"] != "map":
+        share = f"{share} within the mask"
     numbers.append(ShownNumber("observed difference", difference, errors))
     size, *measure = region_text(record).split(", ", 1)
     numbers.append(ShownNumber("region", size, "; ".join([share, *measure])))
@@ -301,6 +303,8 @@ def target_text(record: ResultRecord) -> str:
 
 
 def _verdict(record: ResultRecord, alpha: float) -> str:
+    from attentest.record import mask_name
+
     low, high = record.pvalue_bounds
     rejected = record.reject_at(alpha)
     if rejected is None:
@@ -316,6 +320,10 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
     if measure := measure_text(record):
         subject = f"{subject} ({counted(record.part_pixels, 'pixel')}, {measure})"
     compared = compared_with(record.settings["contrast"])
+    if mask := mask_name(record.settings):
+        use = record.settings["mask_use"]
+        subject = f"{subject} within the {mask}" if use == "map" else subject
+        compared += {"map": "", "contrast": f" within the {mask}", "both": f", both within the {mask}"}[use]
     mean = "mean rate" if record.is_of_counts else "mean"
     relation = f"the {mean} of this {subject} {RELATIONS[record.alternative]} {compared}"
     p, meaning = selective_p(record), _meaning(record, rejected)
@@ -422,6 +430,14 @@ def majority_text(record: ResultRecord) -> str:
     """Return how many pixels were chosen in most of several draws, for the title of a picture."""
     pixels = 0 if record.draws is None else record.draws["majority_pixels"]
     return worded(f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws", record.dimension)
+
+
+def mask_text(record: ResultRecord) -> str:
+    """Return what the dashed line in a picture is: "dashed: mask of 120 pixels"; empty if there is none."""
+    from attentest.record import mask_name
+
+    mask = mask_name(record.settings)
+    return f"dashed: {mask}" if mask else ""
 
 
 def region_text(record: ResultRecord) -> str:

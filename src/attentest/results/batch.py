@@ -427,6 +427,5 @@ def small_picture(results: Sequence[AttentionTestResult]) -> SmallPicture:
     """Return the picture of the results of one image: one, or one for each component of its region."""
     every = [result.shown() for result in results]
     parts = [shown["part"] for shown in every]
-    return SmallPicture.of(
-        every[0]["image"], every[0]["attention"], parts, every[0].get("randomised_image"), results[0].spacing
-    )
+    shown: dict[str, Any] = {name: every[0].get(name) for name in ("image", "attention", "randomised_image", "mask")}
+    return SmallPicture.of(parts=parts, spacing=results[0].spacing, **shown)

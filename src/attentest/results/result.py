@@ -52,7 +52,10 @@ class AttentionTestResult(ResultNumbers):
     attention: NDArray[np.float64]
     """(H, W) float64. The attention map, from 0 to 1; 0 where the model sees nothing."""
     seen: NDArray[np.bool_]
-    """(H, W) bool. The pixels the model sees: all, unless its preprocessing crops or its patches leave a border."""
+    """(H, W) bool. The pixels the model sees: all, unless its preprocessing crops or its patches leave a border. With a
+    mask of the contrast, those within it."""
+    mask: NDArray[np.bool_] | None = None
+    """(H, W) bool. The mask of the image, if it has one."""
     certificate: Certificate | None = None
     """A second p-value, by draws instead of a search, if it was asked for."""
     randomised_image: NDArray[np.float64] | None = None
@@ -226,7 +229,7 @@ class AttentionTestResult(ResultNumbers):
         if arrays:
             if self.certificate is not None:
                 values["certificate"] = self.certificate.to_dict(arrays=True)
-            names = ("image", "region", "part", "attention", "randomised_image")
+            names = ("image", "region", "part", "attention", "randomised_image", "mask")
             shown = {name: getattr(self, name) for name in names}
             shown |= {"selection_frequency": self.selection_frequency} if self.draws else {}
             values |= {name: array.tolist() for name, array in shown.items() if array is not None}
@@ -240,8 +243,10 @@ class AttentionTestResult(ResultNumbers):
         """Return the arrays that pictures show, by name; of several draws, how often each pixel was chosen."""
         if self.draws:
             frequency, majority = self.selection_frequency, self.majority_region
-            return {"image": self.image, "attention": frequency, "region": majority, "part": majority}
-        return {name: getattr(self, name) for name in ("image", "attention", "region", "part", "randomised_image")}
+            drawn = {"image": self.image, "attention": frequency, "region": majority, "part": majority}
+            return {**drawn, "mask": self.mask}
+        names = ("image", "attention", "region", "part", "randomised_image", "mask")
+        return {name: getattr(self, name) for name in names}
 
     def plot(
         self, axes: Sequence[Axes] | None = None, *, title: str = "", alpha: float = 0.05, width: float = 180.0
@@ -349,7 +354,7 @@ def records_of(results: Sequence[AttentionTestResult], confidence_level: float |
             estimate_bounds=(low[i], high[i]),
             confidence_interval=intervals.get(i),
             region_pixels=int(result.region.sum()),
-            part_pixels=int(result.part.sum()),
+            part_pixels=int((result.part & result.seen).sum()),
             seen_pixels=int(result.seen.sum()),
             image_pixels=result.region.size,
             certificate=None if result.certificate is None else result.certificate.to_dict(),

@@ -12,7 +12,15 @@ from attentest.presentation.footnotes import COUNTS, row_notes, selection_notes
 from attentest.presentation.report.tested_batch import TestedBatch
 from attentest.presentation.rows import COLUMNS, pvalues_of, with_adjusted
 from attentest.presentation.sensitivity import recorded_sensitivity
-from attentest.presentation.words import METHOD_NAMES, VERDICTS, number_text, result_numbers, verdict_text, with_sign
+from attentest.presentation.words import (
+    METHOD_NAMES,
+    VERDICTS,
+    mask_text,
+    number_text,
+    result_numbers,
+    verdict_text,
+    with_sign,
+)
 from attentest.progress import Progress
 from attentest.record import ResultRecord, dimension_of, json_ready, map_kind, map_title
 from attentest.statistics.multiple_testing import Adjustment
@@ -198,6 +206,7 @@ def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: flo
     detail: dict[str, Any] = {
         "verdict": verdict_text(record, alpha),
         "map_title": map_title(record.settings),
+        "mask": mask_text(record),
         "numbers": [number._asdict() for number in result_numbers(record)],
         "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
         "sensitivity": None,
