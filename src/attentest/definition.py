@@ -248,6 +248,7 @@ class Definition:
         metavar="FILE",
         panel=COMPARED,
         shown_default="all pixels",
+        label="Mask: only pixels of it that are not 0 count",
     )
     mask_use: str = option(
         "What the mask is for: the region is chosen within it (map), both sides of the contrast are taken within it "
@@ -257,6 +258,7 @@ class Definition:
         text=str,
         choices=lambda: MASK_USES,
         panel=COMPARED,
+        label="The mask is for",
     )
     region_unit: str = option(
         "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",

@@ -96,6 +96,30 @@ class TestActions:
         assert result.verdict(0.05) in html.replace("&#39;", "'")
         assert "not valid: it ignores that the model chose the region" in html
 
+    def test_a_mask_is_that_of_the_library(
+        self, actions: Actions, session: Session, saved_tiny_model: Path, tmp_path: Path
+    ) -> None:
+        image = session.image.pixels  # type: ignore[union-attr]
+        within = np.hypot(*(np.mgrid[:8, :8] - 3.6)) < 3.3
+        Image.fromarray(np.stack([within * np.uint8(255)] * 3, axis=2)).save(tmp_path / "a*.png")
+        form = Form.of(noise=NUMBER, sigma="1", mask=str(tmp_path / "a*.png"), mask_use="map")
+        html = html_of(actions, session, form)
+        result = AttentionTest.from_pretrained(saved_tiny_model, noise=1.0, mask=within, mask_use="map")(image)
+        assert cell(html, "selective-p") == result.pvalue_text()
+        assert result.verdict(0.05) in unescape(html)
+        assert f"outline of the region; dashed: mask of {within.sum()} pixels" in html
+        assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in actions.preview(session, "tiny", form)
+        for wrong, said in ((np.ones((8, 9)), "the mask is for images of"), (np.zeros((8, 8)), "mask is empty")):
+            np.save(tmp_path / "wrong.npy", wrong)
+            for shown in (html_of, lambda actions, session, form: actions.preview(session, "tiny", form)):
+                html = shown(actions, session, Form.of(noise=NUMBER, sigma="1", mask=str(tmp_path / "wrong.npy")))
+                assert said in html
+                assert str(tmp_path) not in html
+        (tmp_path / "text.png").write_text("no image")
+        html = html_of(actions, session, Form.of(noise=NUMBER, sigma="1", mask=str(tmp_path / "text.png")))
+        assert "text.png" in html
+        assert str(tmp_path) not in html
+
     def test_the_rule_of_the_region_is_named(self, actions: Actions, session: Session) -> None:
         assert "threshold 0.6 of pixels" in html_of(actions, session, Form())
         top = Form.of(rule=TOP_FRACTION, top_fraction=0.2, region_unit="patches")

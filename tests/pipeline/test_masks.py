@@ -17,6 +17,7 @@ from attentest import AttentionTest
 from attentest.attention import GradCAM, Residual
 from attentest.contrast import Neighbourhood, Reference
 from attentest.errors import InputError
+from attentest.images.mask import as_mask
 from attentest.presentation.footnotes import MASK_NOTES, selection_notes
 from attentest.presentation.picture import SmallPicture, content_digest
 from attentest.presentation.rows import row_of
@@ -194,6 +195,9 @@ def test_a_mask_is_read_from_a_file(tmp_path: Path) -> None:
     Image.fromarray(DISC.astype(np.uint8) * 255).save(tmp_path / "mask.png")
     for name in ("mask.npy", "mask.png"):
         assert transformer(mask=tmp_path / name).settings["mask"] == transformer().settings["mask"]
+    for shape in ((40,), (4, 5, 6)):  # of a signal and of a volume
+        np.save(tmp_path / "mask.npy", np.ones(shape, dtype=bool))
+        assert as_mask(tmp_path / "mask.npy").pixels.shape == shape  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

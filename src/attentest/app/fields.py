@@ -41,6 +41,9 @@ CHOICE_LABELS = {
     "sobel-x": "vertical edges",
     "sobel-y": "horizontal edges",
     "gaussian": "blurred brightness",
+    "map": "choosing the region",
+    "contrast": "the comparison",
+    "both": "both",
     "two-sided": "different",
     "equal-tailed": "different, p as twice the smaller tail",
     "greater": "brighter",
@@ -151,8 +154,8 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
         "elem_id": name.replace("_", "-"),
         "visible": visible,
     }
-    if name == "controls":
-        return gr.File(file_count="multiple", height=120, **known)
+    if name in ("controls", "mask"):
+        return gr.File(file_count="multiple" if name == "controls" else "single", height=120, **known)
     advice = " Choose it before looking at p." if name in REGION_RULES else ""
     known |= {"info": f"{option.help}{advice}" or None, "value": proposed}
     if name == "map_name":  # of which the page then shows those that the model can give

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from attentest.app.offered import TEXT, OfferedModel, UploadedImage, read_upload
+from attentest.app.offered import TEXT, OfferedModel, UploadedImage, page_words, read_upload
 from attentest.attention import ViTScores
 from attentest.attention.relevance import PREDICTED
 from attentest.contrast import Contrast, Filtered
@@ -22,6 +22,7 @@ from attentest.definition import (
 )
 from attentest.errors import InputError, shortened
 from attentest.images.image_source import ImageSource
+from attentest.images.mask import as_mask
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import LEVELS
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, Poisson, as_noise
@@ -128,6 +129,7 @@ class Form:
             for name, (_, proposed) in offered_options().items()
             if name == rule or name not in (*REGION_RULES, *MAP_FIELDS)
         }
+        options |= self._mask(options.pop("mask"))
         return AttentionTest(
             self.scores(model),
             noise=noise,
@@ -136,6 +138,13 @@ class Form:
             contrast=self._contrast(),
             **options,
         )
+
+    def _mask(self, path: str | None) -> dict[str, Any]:
+        """Return the mask of an uploaded file; without one, nothing that is asked about it counts."""
+        if path is None:
+            return {"mask_use": "both"}
+        with page_words({path: Path(path).name}):
+            return {"mask": as_mask(ImageSource(path=Path(path)))}
 
     def scores(self, model: OfferedModel) -> ViTScores:
         """Return the scores of a model that the map which the answers define is made of."""

@@ -166,4 +166,5 @@ def _connect(
         outputs = [file, problem, *set_by_examples]
         then_test(then_preview(button.click(partial(take_example, label), session, outputs, **AT_ONCE)))
     quiet = [field.input for field in asked if field not in sliders and hasattr(field, "input")]
+    quiet.append(form["mask"].change)
     gr.on(quiet, None, None, changed, js=CHANGED, **PRIVATE)

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError, shortened
-from attentest.images.image_source import loaded
+from attentest.images.image_source import ImageSource, loaded
 from attentest.images.preprocessing import described_shape
 
 
@@ -93,6 +94,17 @@ class Masks:
         return f"<masks by the names of images, {self.known if isinstance(self.known, str) else len(self.known)}>"
 
 
+def _values_in(path: Any) -> Any:
+    """Return the values of a file: those of an image, of a volume, or of a signal."""
+    try:
+        return loaded(path).values
+    except InputError as error:
+        for dimension in (3, 1):
+            with suppress(InputError):
+                return loaded(path, dimension).values
+        raise error from None
+
+
 def as_mask(value: Any) -> Mask | Masks | None:
     """Return a mask from an array (*axes) or a file: what is not 0 is within it.
 
@@ -105,7 +117,7 @@ def as_mask(value: Any) -> Mask | Masks | None:
             raise InputError("mask is an empty mapping: give a mask for each image, by its name or number.", "mask")
         return Masks({name: mask for name, given in value.items() if isinstance(mask := as_mask(given), Mask)})
     path = value
-    if isinstance(value, (str, bytes)) or hasattr(value, "__fspath__"):
+    if isinstance(value, (str, bytes, os.PathLike)):
         name = os.fsdecode(value)
         if os.path.isdir(name) or "*" in name:
             masks = Masks(name if "*" in name else os.path.join(name, "*"))
@@ -116,10 +128,8 @@ def as_mask(value: Any) -> Mask | Masks | None:
                     "mask",
                 )
             return masks
-        try:
-            value = loaded(path).values
-        except InputError:
-            value = loaded(path, 3).values  # of a volume
+    if isinstance(value, (str, bytes, os.PathLike, ImageSource)):
+        value = _values_in(path)
     pixels = np.asarray(value)
     if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and path is not value:  # a picture in colour
         pixels = pixels[..., :3].max(axis=-1)
