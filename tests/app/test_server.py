@@ -29,6 +29,7 @@ if find_spec("gradio") is None:  # it takes seconds to import, and these tests d
 from attentest import AttentionTest, bundled_model
 from attentest.app.form import IMAGE, questions
 from attentest.attention import GradientRollout, RelevanceScores
+from attentest.definition import COMPARED
 from attentest.noise import FromImage
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -290,6 +291,7 @@ def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
         page.set_viewport_size({"width": 1200, "height": 800})
         visit_slider(page, image)
         visit_maps(page, image)
+        visit_mask(page, tmp_path / "mask.npy", image)
         visit_report(page, tmp_path)
         visit_example(page, scan)
         assert not complaints
@@ -384,6 +386,19 @@ def visit_maps(page: Any, image: np.ndarray) -> None:
             ((_, _, score),) = test.pipeline.scores.ranked(torch.from_numpy(image)[None, None], 1)
             named = json.dumps(f"predicted: 0 (score {score:.3g})")  # it follows the region, in an event of its own
             page.wait_for_function(f"() => document.querySelector('#target input')?.value === {named}")
+
+
+def visit_mask(page: Any, path: Path, image: np.ndarray) -> None:
+    """The region is chosen within a mask that is uploaded, and in the whole image again once it is removed."""
+    within = np.tri(16, dtype=bool)
+    np.save(path, within)
+    page.click(f"button.label-wrap:has-text('{COMPARED}')")
+    page.set_input_files("#mask input[type=file]", path)
+    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, top_fraction=0.1)
+    shown_region(page, f"{test.replace(mask=within).attention_region(image)[1].sum()} of 256 pixels")
+    page.locator("#mask-use").wait_for()
+    page.click("#mask button[aria-label=Clear]")
+    shown_region(page, f"{test.attention_region(image)[1].sum()} of 256 pixels")
 
 
 def visit_slider(page: Any, image: np.ndarray) -> None:
