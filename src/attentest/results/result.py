@@ -354,7 +354,7 @@ def records_of(results: Sequence[AttentionTestResult], confidence_level: float |
             estimate_bounds=(low[i], high[i]),
             confidence_interval=intervals.get(i),
             region_pixels=int(result.region.sum()),
-            part_pixels=int((result.part & result.seen).sum()),
+            part_pixels=int((result.part if result.mask is None else result.part & result.seen).sum()),
             seen_pixels=int(result.seen.sum()),
             image_pixels=result.region.size,
             certificate=None if result.certificate is None else result.certificate.to_dict(),
