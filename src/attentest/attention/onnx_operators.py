@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -414,33 +416,35 @@ def _resize(
     for axis, size, scale in zip(places, wanted, factors, strict=True):
         if size == x.shape[axis] and scale == 1:
             continue
-        at = COORDINATES[coordinate_transformation_mode](
-            torch.arange(size, dtype=torch.float64), scale, x.shape[axis], size
-        )
-        matrix = _interpolation(at, x.shape[axis], mode, nearest_mode, cubic_coeff_a).to(x)
+        rule = (mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a)
+        matrix = torch.from_numpy(_interpolation(x.shape[axis], size, scale, *rule)).to(x)
         x = (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
     return x
 
 
-def _interpolation(at: Tensor, count: int, mode: str, nearest: str, bend: float) -> Tensor:
-    """Return the weights (size, count) of values at places 0, 1, ... in those at other places (size,)."""
+@lru_cache(maxsize=256)
+def _interpolation(
+    count: int, size: int, scale: float, mode: str, coordinates: str, nearest: str, bend: float
+) -> NDArray[np.float64]:
+    """Return the weights (size, count) of values at places 0, 1, ... in those that are asked for."""
+    at, same = COORDINATES[coordinates](np.arange(size, dtype=np.float64), scale, count, size), np.eye(count)
     if mode == "nearest":
         if nearest not in NEAREST:
             raise NotSupportedError(f"nearest_mode {nearest!r}")
-        places = NEAREST[nearest](at).clamp(0, count - 1).long()
-        return functional.one_hot(places, count).double()
-    low = at.floor()
-    weights = torch.zeros(len(at), count, dtype=torch.float64)
+        places = NEAREST[nearest](at).clip(0, count - 1).astype(np.int64)
+        return np.asarray(same[places])
+    low = np.floor(at)
+    weights = np.zeros((size, count))
     for tap in TAPS[mode]:
-        distance = (at - low - tap).abs()
+        distance = np.abs(at - low - tap)
         near, far = ((bend + 2) * distance - (bend + 3)) * distance**2 + 1, bend * (distance - 1) * (distance - 2) ** 2
-        weight = 1 - distance if mode == "linear" else torch.where(distance <= 1, near, far)
-        place = (low + tap).clamp(0, count - 1).long()  # beyond the border, the value there
-        weights += functional.one_hot(place, count) * weight.unsqueeze(1)
+        weight = 1 - distance if mode == "linear" else np.where(distance <= 1, near, far)
+        place = (low + tap).clip(0, count - 1).astype(np.int64)  # beyond the border, the value there
+        weights += same[place] * weight[:, None]
     return weights
 
 
-COORDINATES: dict[str, Callable[[Tensor, float, int, int], Tensor]] = {
+COORDINATES: dict[str, Callable[[Any, float, int, int], Any]] = {
     "half_pixel": lambda at, scale, side, size: (at + 0.5) / scale - 0.5,
     "pytorch_half_pixel": lambda at, scale, side, size: (at + 0.5) / scale - 0.5 if size > 1 else at * 0,
     "align_corners": lambda at, scale, side, size: at * (side - 1) / (size - 1) if size > 1 else at * 0,
@@ -448,11 +452,11 @@ COORDINATES: dict[str, Callable[[Tensor, float, int, int], Tensor]] = {
 }
 """Places in the input of those in the output, by the name of the convention."""
 
-NEAREST: dict[str, Callable[[Tensor], Tensor]] = {
-    "round_prefer_floor": lambda at: (at - 0.5).ceil(),
-    "round_prefer_ceil": lambda at: (at + 0.5).floor(),
-    "floor": torch.floor,
-    "ceil": torch.ceil,
+NEAREST: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
+    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
 }
 
 

@@ -204,14 +204,15 @@ def _name(func: Any) -> str:
     return name.strip("_")
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
+def _tensors(values: Any) -> list[Tensor]:
     if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, (tuple, list)):
-        for value in values:
-            yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(tuple(values.values()))
+        return [values]
+    found: list[Tensor] = []
+    if isinstance(values, (tuple, list, dict)):
+        for value in values.values() if isinstance(values, dict) else values:
+            if isinstance(value, (Tensor, tuple, list, dict)):  # most are numbers
+                found += _tensors(value)
+    return found
 
 
 def _slope(value: Tensor) -> Tensor | None:
