@@ -135,7 +135,7 @@ def _check_end(code: int, sent: signal.Signals, said: str) -> None:
         assert lines[0].startswith("attentest: interrupted"), said
 
 
-def _wait_until_gone(mark: str, seconds: float = 10.0) -> None:
+def _wait_until_gone(mark: str, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while left := _marked(mark):
         assert time.monotonic() < until, [Path(f"/proc/{process}/cmdline").read_bytes() for process in left]

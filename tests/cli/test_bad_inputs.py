@@ -34,7 +34,7 @@ SIDE = 16
 DIGITS = "1" * 5000
 """A number that Python's int() refuses."""
 
-MOST_SECONDS = 10.0
+MOST_SECONDS = 10.0  # of the processor, which others may use as well
 MOST_MEMORY = 4 * 2**30
 """Address space that all cases together may add; one that believes what its file says takes far more."""
 
@@ -55,9 +55,9 @@ def refuse(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture)
     """Run a command that must be refused, and return its message."""
 
     def run(*arguments: object) -> str:
-        start = time.perf_counter()
+        start = time.process_time()
         done = run_main(capsys, *(str(argument) for argument in arguments))
-        assert time.perf_counter() - start < MOST_SECONDS
+        assert time.process_time() - start < MOST_SECONDS
         lines = [line for line in done.err.splitlines() if line.strip()]
         assert done.code in (1, 2), done
         assert "Traceback" not in done.err + done.out
@@ -336,10 +336,10 @@ def test_noise_files_of_arrays(name: str, refuse: Callable[..., str], tmp_path: 
 
 
 def model_refusal(directory: Path) -> str:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ModelError) as caught:
         load_model(directory)
-    assert time.perf_counter() - start < MOST_SECONDS
+    assert time.process_time() - start < MOST_SECONDS
     message = str(caught.value)
     assert "\n" not in message
     assert message.endswith(".")
@@ -581,9 +581,9 @@ def test_three_hundred_random_bad_inputs(
         place = tmp_path / str(seed)
         place.mkdir()
         arguments, name = damaged(np.random.default_rng(seed), place)
-        start = time.perf_counter()
+        start = time.process_time()
         done = run_main(capsys, "test", *arguments, "--noise", "1", "--model", str(saved_tiny_model), "--no-interval")
-        assert time.perf_counter() - start < MOST_SECONDS, (seed, arguments)
+        assert time.process_time() - start < MOST_SECONDS, (seed, arguments)
         assert "Traceback" not in done.err + done.out, (seed, done)
         assert done.code in (0, None, 1, 2), (seed, done)
         if not done.code:  # what was changed is not what the picture is read from, or the image fits after all

@@ -134,10 +134,8 @@ def check_search(site: Path) -> None:
         for name in ("index", "notebooks/quick-start", "api/attentest", "choosing-region"):
             page.goto(f"file://{site}/{name}.html")
         page.goto(f"file://{site}/search.html?q=certificate")
-        page.wait_for_selector("#search-results li a")
-        found = page.locator("#search-results li a").all_inner_texts()
+        page.locator("#search-results li a", has_text="certificate").first.wait_for()  # they come one by one
         browser.close()
-    assert any("certificate" in one for one in found)
     assert len(asked) > 10
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
 

@@ -109,10 +109,9 @@ def test_workers_give_what_the_local_engine_gives_whatever_is_lost(
         with pytest.warns(AttentestWarning) as warned:
             resumed = [item for _, items in engine.run(StopsWorker(folder=tmp_path), range(4)) for item in items]
         engine.worker_timeout = usual  # a worker that imports torch may be silent for seconds
-        (silent,) = {str(warning.message) for warning in warned}
-        assert re.match(
-            r"the worker process \d+.* has not answered for \d s; after 4 s its tasks go to another", silent
-        )
+        silent = {str(warning.message) for warning in warned}  # of one worker, or of others, too, if they import slowly
+        pattern = re.compile(r"the worker process \d+.* has not answered for \d+ s; after 4 s its tasks go to another")
+        assert all(pattern.match(message) for message in silent)
         assert sorted(resumed) == [f"{number}: done" for number in range(4)]
         done: list[str] = []
         seen: list[tuple[float, int | None]] = []

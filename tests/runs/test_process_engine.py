@@ -84,7 +84,7 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until_gone(group: int, seconds: float = 10.0) -> None:
+def wait_until_gone(group: int, seconds: float = 60.0) -> None:
     """Wait until no process of a group is left, but for those that have ended and wait for their parent to see it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -187,7 +187,7 @@ def test_an_interrupt_ends_all_workers_without_a_word(when: str, tmp_path: Path)
             assert driver.stdout is not None
             assert driver.stdout.readline()
             os.killpg(driver.pid, signal.SIGINT)
-        _, error = driver.communicate(timeout=60)
+        _, error = driver.communicate(timeout=300)
     assert (driver.returncode, error) == (130, "")
     wait_until_gone(driver.pid)
 
@@ -199,7 +199,7 @@ def test_no_worker_outlives_a_driver_that_is_killed(tmp_path: Path) -> None:
         assert driver.stdout is not None
         assert driver.stdout.readline()  # of task 0; the workers are busy with others for a minute
         driver.kill()
-        driver.communicate(timeout=60)
+        driver.communicate(timeout=300)
     wait_until_gone(driver.pid)
 
 
@@ -207,8 +207,8 @@ def test_programs_that_workers_cannot_import(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(UNGUARDED)
     with started(str(program)) as unguarded, started("-") as from_input:
-        _, error = unguarded.communicate(timeout=60)
-        done, own_error = from_input.communicate(OWN_WORK, timeout=60)
+        _, error = unguarded.communicate(timeout=300)
+        done, own_error = from_input.communicate(OWN_WORK, timeout=300)
     *_, last = error.splitlines()
     assert "InputError: worker processes import the program" in last
     assert 'put the call under if __name__ == "__main__":' in last

@@ -77,7 +77,7 @@ def test_nothing_of_a_cluster_is_left_when_its_driver_is_gone() -> None:
             agent = int(pipe.readline())
         left.send_signal(signal.SIGSTOP)  # it would not end by itself
         other = subprocess.Popen(["sleep", "60"])
-    assert left.wait(10) == -signal.SIGKILL
+    assert left.wait(60) == -signal.SIGKILL
     assert members(mark[MARK], set()) == []
     assert session_of(agent) is None
     assert other.poll() is None
