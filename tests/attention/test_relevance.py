@@ -16,7 +16,7 @@ from attentest.attention.relevance import GradCAM, GradientRollout, HiResCAM, In
 from attentest.attention.relevance_pass import PlainRelevance
 from attentest.attention.relevance_scores import RelevanceScores
 from families import LAYERS, layers_of, normal, tiny
-from relevance_checks import SAME, check_model, relative
+from relevance_checks import MAPS, SAME, check_model, relative
 
 CLASSES = 4
 TARGETS = torch.tensor([2, 0, 3])
@@ -201,6 +201,9 @@ HEADS: dict[str, Any] = {
 THROUGH_MODULES = ("beit", "dinov2 with SwiGLU")
 """Those whose layers are not plain."""
 
+EACH_KIND = ("gradient rollout", "HiResCAM", "integrated gradients of pixels")
+"""A map of attention, one of tokens and one of pixels: enough where only the layers of a family differ."""
+
 TEXT: dict[str, Any] = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -225,7 +228,8 @@ def siglip_config(**sizes: Any) -> Any:
 def test_class_scores_are_the_models_own_and_both_passes_agree(name: str) -> None:
     model = HEADS[name]()
     reference = in_float64(model)
-    check_model(model, lambda images: reference(images).logits, plain=name not in THROUGH_MODULES)
+    maps = EACH_KIND if " with" in name else tuple(MAPS)
+    check_model(model, lambda images: reference(images).logits, plain=name not in THROUGH_MODULES, maps=maps)
 
 
 @pytest.mark.parametrize("name", ["vit", "beit", "clip", "siglip"])
@@ -240,7 +244,7 @@ def test_other_sizes_of_images(name: str) -> None:
             image_size=size,
             plain=name not in THROUGH_MODULES,
             same=1e-5,
-            maps=("gradient rollout", "HiResCAM", "integrated gradients of pixels"),  # of attention, tokens and pixels
+            maps=EACH_KIND,
         )
 
 

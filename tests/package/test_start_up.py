@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from test_layers import rooms
 
 NUMBERS = {"numpy", "scipy", "torch"}
@@ -43,14 +42,12 @@ def modules_after(*commands: str) -> list[set[str]]:
     return [set(line.split()) for line in run.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def slow_to_import() -> set[str]:
-    """What attentest must not import, apart from what torch and SciPy import by themselves in some versions."""
-    (libraries,) = modules_after("import scipy.special, torch")
-    return {*TRANSFORMERS, *RARELY_USED, *OPTIONAL} - libraries
+def test_the_library_and_the_command_line_import_what_they_need(tmp_path: Path) -> None:
+    """One test, because every interpreter that is started imports torch, which takes seconds."""
+    check_the_library(check_the_command_line(tmp_path))
 
 
-def test_the_library_imports_what_it_needs(slow_to_import: set[str]) -> None:
+def check_the_library(slow_to_import: set[str]) -> None:
     package, noise, core, function, other, bundled = modules_after(
         "import attentest",
         "import attentest.noise",
@@ -76,20 +73,24 @@ def test_the_library_imports_what_it_needs(slow_to_import: set[str]) -> None:
         assert not rooms(loaded) & {"simulation", "studies", "app", "cli"}
 
 
-def test_the_command_line_imports_what_it_needs(tmp_path: Path, slow_to_import: set[str]) -> None:
+def check_the_command_line(tmp_path: Path) -> set[str]:
+    """Return what attentest must not import, but for what torch and SciPy import by themselves in some versions."""
     image = tmp_path / "image.npy"
     np.save(image, np.random.default_rng(0).normal(size=(16, 16)))
-    package, help_page, wrong, tested = modules_after(
+    package, help_page, wrong, libraries, tested = modules_after(
         "import attentest.cli",
         COMMAND + "code, text = attentest_command('test', '--help')\nassert code == 0 and '--noise' in text",
         f"code, text = attentest_command('test', {str(image)!r}, '--nose', '1')\n"
         "assert code == 2 and 'no such option: --nose' in text",
+        "import scipy.special, torch",
         f"code, text = attentest_command('test', {str(image)!r}, '--noise', '1', '--no-interval')\n"
         "assert code == 0 and '10 of 256' in text",
     )
     for loaded in (package, help_page, wrong):
         assert not loaded & {*NUMBERS, *TRANSFORMERS, *OPTIONAL}
         assert not rooms(loaded) & {"attention", "pipeline", "studies", "app"}
+    slow_to_import = {*TRANSFORMERS, *RARELY_USED, *OPTIONAL} - libraries
     assert "attentest.attention.stored_vit" in tested
     assert not tested & slow_to_import
     assert not rooms(tested) & {"simulation", "studies", "app"}
+    return slow_to_import
