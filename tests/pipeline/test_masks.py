@@ -293,6 +293,51 @@ def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:
         transformer(mask={0: DISC})(IMAGES[0], name=3)
 
 
+def test_a_component_outside_the_mask_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other components have the results that they have together; rows say which one could not be tested."""
+    whole = transformer(mask=None, threshold=0.4)
+    # The map, and the region, are those without a mask.
+    image, parts = next((image, parts) for image in IMAGES if len(parts := whole.components(image)) > 1)
+    mask = ~parts[0].part
+    test = transformer(mask=mask, mask_use="contrast", threshold=0.4)
+    reason = "this component of the region has no pixel within the mask"
+    with pytest.raises(InputError, match=reason):
+        test.components(image)
+    (results,) = test.map([image], components=1, on_error="row")
+    assert len(results) == len(parts)
+    assert reason in results[-1].reason
+    for result, part in zip(results.tested, list(parts)[1:], strict=True):
+        assert np.array_equal(result.part, part.part)
+        outside = mask & ~part.region
+        assert result.difference == pytest.approx(image[part.part].mean() - image[outside].mean(), rel=1e-12)
+    alone = [result.pvalue for result in results.tested]
+    assert np.isnan(results.pvalues[-1])
+    assert np.array_equal(results.adjusted_pvalues()[:-1], results.tested.adjusted_pvalues())
+    assert results.labels.max() == len(alone) == len(results.confidence_intervals(0.9))
+    assert "error" in results.table()
+
+    monkeypatch.chdir(tmp_path)
+    tiny_vit().save_pretrained("model")
+    np.save("scan.npy", image)
+    np.save("mask.npy", mask)
+    arguments = ("test", "scan.npy", "--noise", "1", "--model", "model", "--tol", "1e-3", "--threshold", "0.4",
+                 "--mask", "mask.npy", "--mask-use", "contrast", "--components", "--out", "out")  # fmt: skip
+    for _ in range(2):  # the second time from the records
+        done = run_main(capsys, *arguments, "--csv", "table.csv", "--report", "report.html")
+        assert done.code == 1
+        assert f"scan.npy, component {len(parts)}: {reason}" in done.err
+        assert "not tested" in done.out
+        assert Path("table.csv").read_text().count("\n") == 1 + len(parts)
+        page = Path("report.html").read_text()
+        assert f"scan.npy, component {len(parts)}</td><td>{reason}" in page
+        lines = [json.loads(line) for line in run_main(capsys, *arguments, "--json").out.splitlines()]
+        assert [line["component"] for line in lines] == list(range(1, len(parts) + 1))
+        assert ["error" in line for line in lines] == [False] * len(alone) + [True]
+        assert [line["pvalue"] for line in lines[:-1]] == pytest.approx(alone, abs=2e-3)
+
+
 def test_a_run_over_files_takes_masks_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,8 +40,9 @@ MOST_REASONS = 10
 def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
     """Return what is printed of a record as JSON: an object for the image, or one for each component."""
     which = {name: record[name] for name in ("image", "reference") if name in record}
+    unknown = {"alpha": alpha, "reject": None, "verdict": None}
     if "error" in record:
-        return [{**which, "error": record["error"], "alpha": alpha, "reject": None, "verdict": None}]
+        return [{**which, "error": record["error"], **unknown}]
     results = tables.records_of_line(record)
     rows = tables.rows_of_records(record["image"], results)
     of_components = "component" in rows[0]
@@ -56,7 +57,8 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
             words += f" By Holm's method, over the {len(rows)} components of the region, it is {VERDICTS[rejected]}."
         verdict = {"alpha": alpha, "reject": rejected, "verdict": words, "footnotes": notes}
         lines.append({**which, **component, **values, **sensitivity, **verdict})
-    return lines
+    untested = tables.rows_of_line(record)[len(rows) :] if "untested" in record else []
+    return [*lines, *({**which, "component": row["component"], "error": row["error"], **unknown} for row in untested)]
 
 
 @dataclass(kw_only=True)
@@ -179,11 +181,13 @@ def say_failures(failed: Sequence[tables.Row], count: int, dimension: int, stack
 
     for row in failed[:MOST_REASONS]:
         name, reason = shown(row["image"]), shown(row["error"])
+        name += f", component {row['component']}" if "component" in row else ""
         say(f"attentest: {reason if reason.startswith(name) else f'{name}: {reason}'}")
     if len(failed) > MOST_REASONS:
         say(f"attentest: and {len(failed) - MOST_REASONS} more, whose reasons are not printed here.")
-    if failed and count > 1:
+    lost = sum("component" not in row for row in failed)
+    if lost and count > 1:
         called = worded("images", dimension)
-        say(f"attentest: {len(failed)} of {count} {called} could not be tested; the rows of --csv and --json say why.")
+        say(f"attentest: {lost} of {count} {called} could not be tested; the rows of --csv and --json say why.")
     if not stack and any(looks_like_a_stack(Path(row["image"]), dimension) for row in failed):
         say(worded("attentest: note: a file that holds several images needs --stack.", dimension))

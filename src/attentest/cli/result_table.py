@@ -75,13 +75,17 @@ def print_table(
             rejected.append(None)
             texts.append({})
             continue
-        known, image_texts = pvalues_of(image), [words.row_texts(row, DIGITS) for row in image]
+        known, rows_tested = pvalues_of(image), [row for row in image if "error" not in row]
+        image_texts = [words.row_texts(row, DIGITS) for row in rows_tested]
         if "component" in image[0]:
-            resolved = all(words.is_converged(row["status"]) for row in image)
+            resolved = all(words.is_converged(row["status"]) for row in rows_tested)
             for cells, low, high in zip(image_texts, *known.adjusted_bounds("holm"), strict=True):
                 cells["Holm p"] = words.number_text(high, DIGITS) if resolved else words.range_text(low, high)
         rejected += known.decisions(alpha, "holm" if "component" in image[0] else None)
         texts += image_texts
+        for row in image[len(rows_tested) :]:  # components that could not be tested
+            rejected.append(None)
+            texts.append({"component": str(row["component"])})
     tested = [row for row in rows if "error" not in row]
     simultaneous = bool(tested) and all("simultaneous_low" in row for row in tested)
     interval = "simultaneous" if simultaneous else "interval"

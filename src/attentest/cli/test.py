@@ -129,7 +129,8 @@ def test(
     with log.written_to(folder, interruption.writing):
         rows = output.tested_rows(run, where.chosen(), interruption, log, folder)
     failed = [row for row in rows.all() if "error" in row]
-    if len(failed) < len(rows) or any((outputs.csv, outputs.parquet, outputs.report)):
+    some = any("error" not in row for row in rows.all())
+    if some or any((outputs.csv, outputs.parquet, outputs.report)):
         try:
             output.write_tables(rows)
             if figures is not None:
@@ -142,7 +143,7 @@ def test(
                 most = USUAL_CARDS if outputs.report_cards is None else outputs.report_cards
                 write_batch_report(batch_of_folder(folder, rows.names), outputs.report, alpha, most)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
-            if not outputs.as_json and len(failed) < len(rows):
+            if not outputs.as_json and some:
                 output.print_results(rows)
                 if sensitivities is not None:
                     sensitivities.print()

@@ -99,6 +99,11 @@ def file_stem(name: str) -> str:
     return f"{readable}-{digest}"
 
 
+def _tested(results: Sequence[AttentionTestResult]) -> list[AttentionTestResult]:
+    """Return the results of an image without the components of its region that could not be tested."""
+    return [result for result in results if isinstance(result, AttentionTestResult)]
+
+
 SHOWN = {"maps": "attention", "regions": "region"}
 """Names of what is saved as an array."""
 
@@ -140,8 +145,8 @@ class BatchRun:
     """Tests of image files.
 
     The line of an image has its name, the seconds that it took, a hash of its file and of its reference, and under
-    "results" the record of its result (``result.to_dict()``), or those of the components of its region; or under
-    "error" the reason why it could not be tested.
+    "results" the record of its result (``result.to_dict()``), or those of the components of its region, and under
+    "untested" the reasons why other components could not be tested; or under "error" why the image could not.
     """
 
     test: AttentionTest
@@ -272,6 +277,7 @@ class BatchRun:
             for number, (place, tested, record) in enumerate(zip(places, batch, values, strict=True)):
                 if isinstance(tested, FailedImage):
                     continue
+                tested = _tested(tested)
                 if self.sensitivity is not None:
                     before = finished + share * len(batch) + (1 - share) * number
                     varied = partial(tell, before, 1 - share)
@@ -294,16 +300,21 @@ class BatchRun:
 
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
         """Return the records of each image of a batch, or the reason of its failure."""
-        regions = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
+        regions = [_tested(tested) for tested in batch if not isinstance(tested, FailedImage)]
         if self.request.connectivity is None:
             records = [[record] for record in records_of([result for (result,) in regions], self.confidence_level)]
         else:
             records = component_records(regions, self.confidence_level)
-        values = iter([record.to_dict() for record in of_image] for of_image in records)
-        return [
-            {"error": tested.reason} if isinstance(tested, FailedImage) else {"results": next(values)}
-            for tested in batch
-        ]
+        every, of_images = [], iter(records)
+        for tested in batch:
+            if isinstance(tested, FailedImage):
+                every.append({"error": tested.reason})
+                continue
+            values: dict[str, Any] = {"results": [record.to_dict() for record in next(of_images)]}
+            if reasons := [part.reason for part in tested if isinstance(part, FailedImage)]:
+                values["untested"] = reasons
+            every.append(values)
+        return every
 
     def _sensitivity(self, place: int, result: AttentionTestResult, alpha: float, progress: Progress) -> dict[str, Any]:
         """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""

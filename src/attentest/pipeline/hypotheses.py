@@ -230,6 +230,14 @@ class Parts:
         whole = self.labels is None and len(self) == len(values)
         return values if whole else values[self.image]
 
+    def within(self, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether each part (r,) has one of some pixels (*axes)."""
+        if self.labels is None:
+            return np.asarray(self.regions[:, seen].any(axis=1))[self.image]
+        pairs = zip(self.image.tolist(), self.component.tolist(), strict=True)
+        present = [set(labels[seen].tolist()) for labels in self.labels]
+        return np.array([component in present[image] for image, component in pairs], dtype=np.bool_)
+
     def siblings(self) -> NDArray[np.int64]:
         """Return the number (r,) of parts of the region of each part, itself among them."""
         if self.labels is None:
@@ -288,18 +296,20 @@ def weights_of(contrast: Contrast, observation: Observation) -> NDArray[np.float
     return _eta(contrast.weights, observation, parts_of(observation.regions_on_images(), None))
 
 
+OUTSIDE_THE_MASK = (
+    "this component of the region has no pixel within the mask: use mask_use='both', which chooses the region within "
+    "it."
+)
+
+
 def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, parts: Parts) -> NDArray[np.float64]:
     """Return the contrasts (r, n) of parts, all at once where the contrast supports it."""
     masks, regions, shape = parts.masks(), parts.per_part(parts.regions), observation.images.shape[1:]
     seen, channel_weights = observation.seen, observation.batch[0].geometry.channel_weights
     if observation.batch[0].geometry.compared is not None:
         masks = masks & seen
-        if not masks.reshape(len(masks), -1).any(axis=1).all():
-            raise InputError(
-                "a component of the region has no pixel within the mask: use mask_use='both', which chooses the region "
-                "within it.",
-                "mask_use",
-            )
+        if not parts.within(seen).all():
+            raise InputError(OUTSIDE_THE_MASK, "mask_use")
     with np.errstate(divide="ignore", invalid="ignore"):  # of a mean over no pixels, below
         if takes_stacks(weigh):
             eta = per_pixel(weigh(masks, regions, seen), channel_weights, shape)

@@ -28,6 +28,7 @@ from attentest.noise.implausible import noise_doubts
 from attentest.noise.poisson import Poisson
 from attentest.pipeline.hypotheses import (
     COUNTED,
+    OUTSIDE_THE_MASK,
     Lines,
     Parts,
     check_counted,
@@ -41,6 +42,7 @@ from attentest.pipeline.observation import Observation, expanded, observe
 from attentest.region.rule import as_region_rule
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
+from attentest.runs.engine import FailedImage
 from attentest.search import (
     CONVERGED,
     DECIDED,
@@ -263,15 +265,25 @@ class Pipeline:
     ) -> list[list[AttentionTestResult]]:
         """Return the results of :meth:`run` with one draw of the added noise for each input."""
         observation = self.observe(inputs, failed)
-        results = iter(self._observed_results(observation, request, report) if observation.batch else ())
+        rows = failed is not None
+        results = iter(self._observed_results(observation, request, report, rows) if observation.batch else ())
         return [[] if failed and index in failed else next(results) for index in range(len(inputs))]
 
     def _observed_results(
-        self, observation: Observation, request: Request, report: Report | None
+        self, observation: Observation, request: Request, report: Report | None, rows: bool
     ) -> list[list[AttentionTestResult]]:
-        """Return the results of images that were observed."""
+        """Return the results of images that were observed.
+
+        A component without a pixel within the mask of the contrast raises an error, or with ``rows`` is a failure after
+        the results of the others.
+        """
         connectivity, certification, inputs = request.connectivity, request.certification, observation.batch
         parts = parts_of(observation.regions_on_images(), connectivity)
+        untested = parts.image[:0]
+        if rows and inputs[0].geometry.compared is not None:
+            within = parts.within(observation.seen)
+            untested = parts.image[~within]
+            parts = replace(parts, image=parts.image[within], component=parts.component[within])
         images = [channels_last(tested.image.pixels) for tested in inputs]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
@@ -348,6 +360,9 @@ class Pipeline:
             for array in (*arrays, *vars(result.truncation_set).values()):
                 if array is not None:
                     array.setflags(write=False)
+        for image in untested.tolist():
+            failure: Any = FailedImage(number=len(results[image]), reason=OUTSIDE_THE_MASK)
+            results[image].append(failure)
         return results
 
     def margins(self, tested: Input, distances: NDArray[np.float64]) -> MarginCurves:

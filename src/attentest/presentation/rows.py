@@ -155,7 +155,9 @@ def rows_of_line(line: Mapping[str, Any]) -> list[Row]:
     """Return the rows of an image from the line of a file; those of components with p-values adjusted within it."""
     if "error" in line:
         return [failed_row(line["image"], line["error"])]
-    return rows_of_records(line["image"], records_of_line(line))
+    rows = rows_of_records(line["image"], records_of_line(line))
+    untested = enumerate(line.get("untested", ()), start=len(rows) + 1)
+    return [*rows, *({**failed_row(line["image"], reason), "component": number} for number, reason in untested)]
 
 
 def rows_of_records(name: object, records: Sequence[ResultRecord]) -> list[Row]:

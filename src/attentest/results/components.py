@@ -47,6 +47,8 @@ class ComponentResults(Results):
     They are adjusted together, by Holm's method unless told otherwise, so there are no slices of them. Each p-value is
     valid given the region, and the components are a function of the region. So, whichever region it is, they are a
     fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on each other.
+    Components that have no pixel within a mask of the contrast come last, as :class:`FailedImage`, where
+    ``on_error="row"`` asks for it; what is said of all components is of the others.
     """
 
     _of = "component"
@@ -65,17 +67,17 @@ class ComponentResults(Results):
     @property
     def region(self) -> NDArray[np.bool_]:
         """The whole region (H, W)."""
-        return self[0].region
+        return self._results[0].region
 
     @property
     def _images(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
-        return [(worded("the image", self._dimension), list(self))]
+        return [(worded("the image", self._dimension), list(self._results))]
 
     @property
     def labels(self) -> NDArray[np.int32]:
         """The number of each pixel's component (H, W): 0 outside, i + 1 for the i-th result."""
         labels = np.zeros(self.region.shape, dtype=np.int32)
-        for number, result in enumerate(self, start=1):
+        for number, result in enumerate(self._results, start=1):
             labels[result.part] = number
         return labels
 
@@ -106,17 +108,19 @@ class ComponentResults(Results):
             the end 0 itself (the least number beyond it), and the bounds of the others are tighter. None: each interval
             by itself, which do not cover together.
         """
-        asked = self[0].interval_level(confidence_level)
+        tested = list(self._results)
+        asked = tested[0].interval_level(confidence_level)
         if method is None:
-            return confidence_intervals_of(list(self), asked)
+            return confidence_intervals_of(tested, asked)
         if method == "holm":
-            return holm_intervals([list(self)], [self.decisions(1 - confidence(asked))], asked)[0]
+            decisions = [decided for decided, _ in zip(self.decisions(1 - confidence(asked)), tested, strict=False)]
+            return holm_intervals([tested], [decisions], asked)[0]
         if method != "bonferroni":
             raise InputError(f"the method must be bonferroni, holm or None, got {method!r}.")
-        return bonferroni_intervals([list(self)], asked)[0]
+        return bonferroni_intervals([tested], asked)[0]
 
     def _records(self, confidence_level: float | None = None, first: int | None = None) -> list[ResultRecord]:
-        return component_records([list(self)], confidence_level)[0][:first]
+        return component_records([list(self._results)], confidence_level)[0][:first]
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""

@@ -117,7 +117,7 @@ def report_content(
         place, part = places[number], rows[number].get("component")
         records, sensitivity = batch.line(place)
         record = records[0 if part is None else part - 1]
-        total = len(tested) if part is None else len(batch.rows[place])
+        total = len(tested) if part is None else sum("error" not in row for row in batch.rows[place])
         adjusted_text = worded(_adjusted_text(results[number], total), record.dimension)
         detail = _detail(record, sensitivity, alpha) | {"adjusted": adjusted_text}
         results[number]["detail"] = detail if draw is None else detail | {"pictures": draw(place, part, record)}
