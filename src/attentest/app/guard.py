@@ -268,14 +268,6 @@ class Guard:
         The uploaded files: a question may name no other file.
     questions
         What the page can answer.
-
-    Attributes
-    ----------
-    address
-        Address of the page with its token, without which nothing is answered. The first visit sets a cookie.
-    address_to_open
-        The same with a token that is good for one visit: while a browser is started, everybody on this machine can see
-        its arguments.
     """
 
     def __init__(self, application: ASGIApp, *, port: int, uploads: Uploads, questions: Questions) -> None:
@@ -284,7 +276,10 @@ class Guard:
         self._token, self._token_of_one_visit = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._cookie = f"attentest-{port}"  # cookies are for a host and all its ports
         self.address = f"http://{HOST}:{port}/?token={self._token}"
+        """Address of the page with its token, without which nothing is answered. The first visit sets a cookie."""
         self.address_to_open = f"http://{HOST}:{port}/?token={self._token_of_one_visit}"
+        """The same with a token that is good for one visit: while a browser is started, everybody on this machine can
+        see its arguments."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, if it passes the checks."""

@@ -57,17 +57,6 @@ class Claims:
         each other, and each is in one group. In the order of the images, or by their names.
     covariates
         Numbers by the name of the covariate, for a regression.
-
-    Attributes
-    ----------
-    group_names
-        The groups in alphabetical order: differences are from the first.
-    dependence
-        How p-values may depend on each other: "any" if images share a noisy reference, else "positive".
-    noise_degrees
-        Degrees of freedom of the noise that images share; infinite if it is known, or each image has its own.
-    why_no_mean
-        Why there is no valid mean difference; None if there is.
     """
 
     def __init__(
@@ -91,7 +80,9 @@ class Claims:
         self.groups = None if groups is None else [str(value) for value in self._column(groups, "groups")]
         self.clusters = None if clusters is None else [str(value) for value in self._column(clusters, "clusters")]
         self.covariates = {str(name): self._numbers(values, str(name)) for name, values in (covariates or {}).items()}
-        self.group_names, self.unit = sorted(set(self.groups or ())), "image" if clusters is None else "cluster"
+        self.unit = "image" if clusters is None else "cluster"
+        self.group_names = sorted(set(self.groups or ()))
+        """The groups in alphabetical order: differences are from the first."""
         self._cluster = np.unique(self.clusters or np.arange(len(self)), return_inverse=True)[1]
         self._check_groups()
         # Upper ends of error bars: valid whatever the searches left open.
@@ -99,12 +90,15 @@ class Claims:
         self.randomised = isinstance(self.results[0].law, RandomisedLaw)
         self.own_noise = bool(self.results[0].settings["noise"].get("approximate"))
         self.noise_degrees = min(map(shared_noise_degrees, self.results))
+        """Degrees of freedom of the noise that images share; infinite if it is known, or each image has its own."""
         references = [result.settings.get("noisy_reference") for result in self.results]
         pairs = [pair for pair in zip(references, self._cluster.tolist(), strict=True) if pair[0] is not None]
         noisy = len({reference for reference, _ in pairs})
         self.dependence: Dependence = "any" if noisy < len(pairs) else "positive"
+        """How p-values may depend on each other: "any" if images share a noisy reference, else "positive"."""
         self.counts = self.results[0].is_of_counts
         self.why_no_mean = None if self.randomised else COUNTED if self.counts else NAIVE
+        """Why there is no valid mean difference; None if there is."""
         if noisy < len(set(pairs)):
             self.why_no_mean = SHARED
         elif not self._cluster.any():

@@ -23,15 +23,10 @@ FORMAT, VERSION = "attentest noise", 1
 
 
 class JsonFormat:
-    """A format of noise files, exact to the last bit: JSON, with arrays as nested lists.
-
-    Attributes
-    ----------
-    largest_file
-        Largest file that is read, in bytes: a larger one is something else, or would not fit in memory.
-    """
+    """A format of noise files, exact to the last bit: JSON, with arrays as nested lists."""
 
     largest_file: ClassVar[int] = 2**26  # some 3 million numbers
+    """Largest file that is read, in bytes: a larger one is something else, or would not fit in memory."""
 
     def encode(self, tree: dict[str, Any]) -> bytes:
         """Return the content of a file for nested dictionaries with JSON values and arrays as leaves."""

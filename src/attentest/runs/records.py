@@ -193,16 +193,11 @@ def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None)
 
 
 class RunLog:
-    """Takes note of the warnings of attentest for as long as the context lasts; they are shown as before.
-
-    Attributes
-    ----------
-    lines
-        Number of lines of the file of records when the run last wrote to it; None if it did not.
-    """
+    """Takes note of the warnings of attentest for as long as the context lasts; they are shown as before."""
 
     def __init__(self) -> None:
         self.lines: int | None = None
+        """Number of lines of the file of records when the run last wrote to it; None if it did not."""
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self._warnings: list[str] = []
         self._show = warnings.showwarning

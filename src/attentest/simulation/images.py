@@ -121,17 +121,6 @@ class SimulatedImages:
     side
         Side of the square in pixels; None for a third of the shortest side of the image, as in the paper. In a signal
         the square is an interval, in a volume a cube.
-
-    Attributes
-    ----------
-    backgrounds : tuple of Sample
-        The means.
-    noise : NoiseModel
-        Noise model of the images.
-    seed : tuple of int
-        Whole numbers from which everything is drawn.
-    dimension : int
-        Number of axes of the images.
     """
 
     def __init__(
@@ -147,7 +136,9 @@ class SimulatedImages:
         if not isinstance(test, AttentionTest):
             raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
         self.backgrounds = tuple(_background(test, mean, image_shape) for mean in means)
+        """The means."""
         self.dimension = len(test.image_shape) - 1
+        """Number of axes of the images."""
         if side is not None:
             sizes = [background.shape[1:] for background in self.backgrounds]
             name = worded("side (of the raised part, in pixels)", self.dimension)
@@ -165,6 +156,7 @@ class SimulatedImages:
                 "what they are drawn from, such as true_noise=1.0."
             )
         self.noise = as_noise(noise)
+        """Noise model of the images."""
         try:
             for background in self.backgrounds:
                 check_shape(self.noise, background.shape)
@@ -172,6 +164,7 @@ class SimulatedImages:
             which = "" if true_noise is None else "the noise that images are drawn from: "
             raise InputError(f"{which}{error}", *error.parameters) from None
         self.seed: tuple[int, ...] = tuple(as_generator(rng).integers(2**63, size=2).tolist())
+        """Whole numbers from which everything is drawn."""
         self._contrast = test.contrast
         for number in range(len(self.backgrounds)):
             references = self.references([number])

@@ -70,13 +70,6 @@ class Goals:
         What is searched for.
     tol, rtol
         Width of the error bar of p, absolute and relative, at which it is narrow enough.
-
-    Attributes
-    ----------
-    current : (k,)
-        P, ENDS or DONE.
-    status : list of k str or None
-        How the search for p ended.
     """
 
     def __init__(self, problem: SearchProblem, tol: float, rtol: float) -> None:
@@ -90,7 +83,9 @@ class Goals:
         self._beyond = None if level is None else (1 - np.broadcast_to(level, count)) / 2
         self._ends = np.full((PVALUES, count), np.nan)
         self.current = np.full(count, P)
+        """(k,). P, ENDS or DONE."""
         self.status: list[str | None] = [None] * count
+        """(k,). How the searches for p ended."""
 
     @property
     def with_ends(self) -> bool:

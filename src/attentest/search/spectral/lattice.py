@@ -54,17 +54,13 @@ class Lattice:
         The law of the k statistics.
     width : (k,)
         Width of the pieces at the start.
-
-    Attributes
-    ----------
-    reach : (k,)
-        The pieces end at this distance from zero; the tails begin there.
     """
 
     def __init__(self, law: Law, width: Floats) -> None:
         self._z_obs = law.z_obs
         self._near = NEAR * law.spread
         self.reach = law.reach(LOG_TAIL)
+        """(k,). The pieces end at this distance from zero; the tails begin there."""
         self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
         self._first_width = self._width
         self._beyond = np.full(len(width), BEYOND)
@@ -204,17 +200,13 @@ class TrustedWidth:
     ----------
     reach : (k,)
         The axis of each image ends at this distance from zero.
-
-    Attributes
-    ----------
-    widest : (k,)
-        Width above which a piece is not trusted; infinite without evidence.
     """
 
     def __init__(self, reach: Floats) -> None:
         self._narrowest = 2 * reach / MOST_PARTS
         self._spread = np.zeros(len(reach))
         self.widest = np.full(len(reach), np.inf)
+        """(k,). Width above which a piece is not trusted; infinite without evidence."""
         self._decided = AxisParts(image=np.empty(0, dtype=np.int64), left=np.empty(0), right=np.empty(0))
 
     def learn(self, new: Pieces) -> Mask:

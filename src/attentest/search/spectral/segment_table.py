@@ -56,13 +56,6 @@ class SegmentTable:
         The law of the k statistics.
     alternative
         Which values are at least as extreme as the observed ones.
-
-    Attributes
-    ----------
-    segments
-        The segments (s,).
-    asked : (PVALUES, k) bool
-        Which p-values are asked for. The masses for others are not computed: they are -inf.
     """
 
     def __init__(self, law: Law, alternative: Alternative) -> None:
@@ -70,8 +63,10 @@ class SegmentTable:
         self._law = law
         self._mean, self._lower, self._upper = np.zeros((3, PVALUES, count))
         self.asked, self._equal_tailed = np.zeros((2, PVALUES, count), dtype=np.bool_)
+        """(PVALUES, k) each. The p-values that are asked for: masses for others are not computed, but are -inf."""
         self._next_zone = 0
         self.segments = unexplored(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
+        """The segments (s,)."""
         self._aside = self.segments
         self._masses = np.empty((2, PVALUES, 0))  # extreme and ordinary
         self._sums: Floats | None = None

@@ -76,16 +76,6 @@ class NullImages:
     A row has the number of the image, the seconds that it took, its p-value with the bounds on it and its logarithm,
     its naive p-value, the status of the search and its evaluations; or the reason why the image could not be tested
     under "error". Parameters are those of :func:`calibrate`.
-
-    Attributes
-    ----------
-    test : AttentionTest
-        The test.
-    images : SimulatedImages
-        The images, all with the same background.
-    estimated : ReestimatedNoise or None
-        How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn for
-        it. None if the test has a noise model of its own.
     """
 
     def __init__(
@@ -100,7 +90,10 @@ class NullImages:
         estimator: str | NoiseEstimator | None = None,
     ) -> None:
         self.images = SimulatedImages(test, rng, means=[mean], image_shape=image_shape, true_noise=true_noise)
+        """The images, all with the same background."""
         self.estimated: ReestimatedNoise | None = None
+        """How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn
+        for it. None if the test has a noise model of its own."""
         truth = self.images.noise
         if reference_images is None:
             if estimator is not None:
@@ -126,6 +119,7 @@ class NullImages:
             self.estimated = ReestimatedNoise(truth=truth, estimator=estimator, images=count, seed=seed)
             test = test.replace(noise=self.estimated)
         self.test = test.replace(confidence_level=None)
+        """The test of the images."""
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
