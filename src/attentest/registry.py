@@ -129,14 +129,15 @@ class Registry(dict[str, AnyPart]):
 
     def choices(self, *others: str) -> str:
         """Return the names as a sentence lists them, with their arguments: "a, b:RADIUS or c"."""
-        return listed((*self._spelled(), *others))
+        return listed((*self.spelled(), *others))
 
     def help(self) -> str:
         """Return the names with their summaries, for a help text."""
         summaries = (f" ({part.summary})" if part.summary else "" for part in self.values())
-        return "; ".join(f"{name}{summary}" for name, summary in zip(self._spelled(), summaries, strict=True))
+        return "; ".join(f"{name}{summary}" for name, summary in zip(self.spelled(), summaries, strict=True))
 
-    def _spelled(self) -> list[str]:
+    def spelled(self) -> list[str]:
+        """Return the names with their arguments: "b:RADIUS"."""
         return [f"{name}:{part.argument}" if part.argument else name for name, part in self.items()]
 
 

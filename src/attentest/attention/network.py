@@ -141,6 +141,12 @@ class _Network(ViTScores):
     """It may be linear in pieces, which a search asks about."""
 
     _activations: int
+    _maps: tuple[str, ...]
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """Names of the maps that the network can give."""
+        return self._maps
 
     def _frame(
         self, whole: nn.Module, stored: str, kind: str, shape: tuple[int, ...], grid: tuple[int, ...]
@@ -196,7 +202,7 @@ class OutputScores(_Network):
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
         seen = _seen(whole, kind, shape)
-        self._activations = seen.activations
+        self._activations, self._maps = seen.activations, _maps_of(seen, kind)
         if not isinstance(seen.output, Tensor) or seen.output.ndim != len(shape) + 1:
             raise ModelError(
                 f"the network of type {kind!r} returns {_shape(seen.output)} for an image, but {self._map.name} needs "
@@ -241,7 +247,7 @@ class NetworkScores(_Network, RelevanceScores):
         shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
         self._class_scores = ClassScores(module=whole, forward=output_of, labels=labels_of(model))
         seen = _seen(whole, kind, shape)
-        self._activations = seen.activations
+        self._activations, self._maps = seen.activations, _maps_of(seen, kind)
         self._layer = _layer(seen.maps, attention.layer, kind) if isinstance(attention, GradCAM) else None
         if isinstance(attention, CAM):
             self._layer, _ = _linear_head(seen, kind)
@@ -469,6 +475,25 @@ def network_maps(*returned: str) -> list[str]:
     return [name for name, part in ATTENTION_MAPS.items() if part.networks in asked]
 
 
+def _returned(output: Any, images: Tensor) -> list[str]:
+    """Return what the output of a network for images (m, C, *axes) can be."""
+    if not isinstance(output, Tensor):
+        return []
+    returned = {2: ["classes"], images.ndim: ["pixels"]}.get(output.ndim, [])
+    return [*returned, *(["image"] if output.shape == images.shape else [])]
+
+
+def _maps_of(seen: _Seen, kind: str) -> tuple[str, ...]:
+    """Return the names of the maps that a network can give."""
+    returned = _returned(seen.output, seen.images)
+    maps = network_maps(*returned) if returned else []
+    try:
+        _linear_head(seen, kind)
+    except ModelError:
+        maps = [name for name in maps if name != CAM.name]
+    return tuple(maps)
+
+
 @torch.no_grad()
 def check_returns_map(model: nn.Module, shape: tuple[int, ...]) -> None:
     """Raise an error if a module, which is to return a map of images (C, *axes), returns what maps are made of."""
@@ -478,11 +503,8 @@ def check_returns_map(model: nn.Module, shape: tuple[int, ...]) -> None:
         output = output_of(whole, images)
     except Exception:  # noqa: BLE001  # whatever it is, the first image will say it
         return
-    if not isinstance(output, Tensor) or output.ndim == images.ndim - 1:
-        return
-    returned = {2: ["classes"], images.ndim: ["pixels"]}.get(output.ndim, [])
-    returned += ["image"] if output.shape == images.shape else []
-    if returned:
+    returned = _returned(output, images)
+    if returned and output.ndim != images.ndim - 1:
         raise ModelError(
             f"the network of type {type(model).__name__!r} returns {_shape(output)} for an image, which is no map of "
             f"it: attention must be {listed(network_maps(*returned))}.",

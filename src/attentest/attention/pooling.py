@@ -14,19 +14,29 @@ from attentest.attention.encoder import Encoder
 from attentest.errors import ModelError
 
 
+def pooling_head(encoder: Encoder) -> Any:
+    """Return the head of an encoder that pools its tokens by attention of one query; None if there is none."""
+    parts: list[Any] = list(encoder.module.modules())
+    for head in parts:
+        if isinstance(getattr(head, "probe", None), Tensor) and isinstance(head.attention, nn.MultiheadAttention):
+            return head
+        if isinstance(getattr(head, "latent", None), Tensor) and hasattr(head, "kv") and head.latent.shape[1] == 1:
+            return head
+    return None
+
+
 def with_pooling(encoder: Encoder) -> Encoder:
     """Return an encoder whose head passes the attention (m, heads, 1, n) of its query to the reader, after all layers.
 
     The last of its n tokens are the patches. The encoder's module is changed.
     """
-    parts: list[Any] = list(encoder.module.modules())
-    for head in parts:
-        if isinstance(getattr(head, "probe", None), Tensor) and isinstance(head.attention, nn.MultiheadAttention):
-            head.attention.register_forward_pre_hook(_show_probe)
-            return encoder
-        if isinstance(getattr(head, "latent", None), Tensor) and hasattr(head, "kv") and head.latent.shape[1] == 1:
-            head.register_forward_pre_hook(_show_latent)
-            return replace(encoder, forward=_forward_with_head)
+    head = pooling_head(encoder)
+    if hasattr(head, "probe"):
+        head.attention.register_forward_pre_hook(_show_probe)
+        return encoder
+    if head is not None:
+        head.register_forward_pre_hook(_show_latent)
+        return replace(encoder, forward=_forward_with_head)
     raise ModelError(
         f"the model of type {encoder.kind!r} has no head that pools its tokens by attention of one query, as those of "
         "SigLIP and models of timm with global_pool='map' do: use rollout or layer:K.",

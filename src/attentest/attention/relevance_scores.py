@@ -32,6 +32,7 @@ class RelevanceScores(ViTScores):
     ) -> Encoder:
         """Return the encoder within a copy of the model, which is kept with its head."""
         self._map: Relevance = attention
+        self.heads = (attention.head,)
         _, library = transformer_in(model)
         whole, stored = float64_copy(model, device, type(model).__name__, owned)
         encoder = library.read(transformer_in(whole)[0], image_size, device, True)

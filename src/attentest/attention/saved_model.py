@@ -187,7 +187,8 @@ class SavedModel:
 
     ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise, or empty. If a
     head was asked for, the encoder is a part of the model with it; ``tokeniser`` is that of a model with texts. With
-    ``is_network`` it is a network without attention, such as a CNN, with its head.
+    ``is_network`` it is a network without attention, such as a CNN, with its head. ``heads`` are those that it was
+    saved with.
     """
 
     encoder: nn.Module
@@ -195,6 +196,7 @@ class SavedModel:
     usual_processor: str
     tokeniser: Callable[[str], tuple[int, ...]] | None = None
     is_network: bool = False
+    heads: tuple[str, ...] = ()
 
     def shape_for(self, image_size: Any) -> tuple[int, ...] | None:
         """Return the shape (C, H, W) of a network's images, of this size or its own; None for a transformer."""
@@ -287,6 +289,7 @@ def load_model(
             usual_processor=usual_processor,
             tokeniser=tokens,
             is_network=family is None,
+            heads=tuple(kind for kind, names in WITH_HEAD.items() if any(map(names.search, _architectures(config)))),
         )
 
 
@@ -353,12 +356,17 @@ WITH_HEAD = {
 """Names of the classes of transformers that have a head of each kind."""
 
 
+def _architectures(config: ModelConfig) -> list[str]:
+    """Return the names of classes of transformers that a configuration states."""
+    names = config.settings.get("architectures")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
 def _class_with_head(model_types: tuple[str, ...], config: ModelConfig, files: ModelFiles, head: str) -> Any:
     """Return the class of transformers that a configuration names for a model with a head."""
     import transformers
 
-    names = config.settings.get("architectures")
-    stated = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    stated = _architectures(config)
     for name in filter(WITH_HEAD[head].search, stated):
         model = getattr(transformers, name, None)
         if getattr(getattr(model, "config_class", None), "model_type", None) in model_types:

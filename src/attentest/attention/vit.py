@@ -18,11 +18,12 @@ from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from attentest.attention.pooling import with_pooling
+from attentest.attention.pooling import pooling_head, with_pooling
 from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError
+from attentest.registry import ATTENTION_MAPS
 
 CPU_BATCH_CAP = 64
 """Largest default batch on the CPU: 16 to 128 images take the same time per image (docs/measurements.md)."""
@@ -69,6 +70,9 @@ class ViTScores:
 
     exact = True
     """Scores are computed in float64 throughout."""
+
+    heads: tuple[str, ...] = ()
+    """Heads that the model was saved with, if that is known: "classes", "text"."""
 
     def __init__(
         self,
@@ -153,6 +157,16 @@ class ViTScores:
     def through_modules(self, images: Tensor) -> Tensor:
         """Return the same scores (m, *grid) of images (m, C, *axes) as the model's own modules compute them, slower."""
         return self._scores(partial(self._scores_of_modules, self._encoder), images)
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """Names of the maps that the model can give, as far as its heads are known; "text" is that for a text."""
+        without = {"" if pooling_head(self._encoder) is not None else "pooling"}
+        without |= {name for name, part in ATTENTION_MAPS.items() if not part.transformers}
+        if "classes" not in self.heads:
+            without |= {name for name, part in ATTENTION_MAPS.items() if "target" in part.takes}
+        maps = (name for name in ATTENTION_MAPS.spelled() if name.partition(":")[0] not in without)
+        return (*maps, "text") if "text" in self.heads else tuple(maps)
 
     def sha256(self) -> str:
         """Return the SHA-256 of all weights, as they are used."""

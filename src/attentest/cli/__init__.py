@@ -10,6 +10,7 @@ import typer
 from attentest import __version__
 from attentest.cli.bench import bench
 from attentest.cli.brain import brain
+from attentest.cli.check import check
 from attentest.cli.cohort import cohort
 from attentest.cli.command import Command, Group
 from attentest.cli.compare import compare
@@ -50,7 +51,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, compare, report, cohort, calibrate, power, sanity, train, brain):
+for command in (demo, test, check, compare, report, cohort, calibrate, power, sanity, train, brain):
     app.command(cls=Command)(command)
 app.command("app", cls=Command)(web_page)
 app.add_typer(noise)

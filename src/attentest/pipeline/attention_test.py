@@ -38,6 +38,7 @@ from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import described
 from attentest.pipeline.inputs import Input, batches, numbered_images, preprocessing_and_size
 from attentest.pipeline.many_images import stream_batches
+from attentest.pipeline.model_check import ModelCheck, check_model, with_parameters
 from attentest.pipeline.noise_sensitivity import sensitivity_of
 from attentest.pipeline.run import MarginCurves, Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
@@ -125,6 +126,7 @@ class AttentionTest:
         )
         shape = saved.shape_for(image_size)
         scores = _scores(saved.encoder, definition, image_size, owned=True, shape=shape)
+        scores.heads = saved.heads
         if as_saved and preprocessing is None and saved.usual_processor and len(scores.image_shape) == 3:
             preprocessing = Preprocessing.usual(saved.usual_processor, scores.image_shape)
         return cls(scores, **_of_scores(definition, preprocessing))
@@ -515,6 +517,19 @@ class AttentionTest:
         """Raise an error if the test cannot take an image; nothing is computed."""
         self.pipeline.inputs.one(image, reference)
 
+    def check(self, progress: ProgressLike = None) -> ModelCheck:
+        """Return how the model is searched and what that costs, in a few seconds; it prints well.
+
+        Images are of noise of standard deviation 1, as the model sees them after preprocessing.
+
+        Parameters
+        ----------
+        progress
+            As in calling the test.
+        """
+        with progress_reports(progress, 1, doing="checking") as report:
+            return check_model(self.definition, self.pipeline.scores, lambda share: report(share, 1))
+
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
     ) -> PermutationResult:
@@ -570,7 +585,7 @@ class AttentionTest:
         equal_tails = definition.alternative == "equal-tailed"
         return {
             "model": f"{_type(model)} on {self.device}",
-            **({"attention": _parameters(model["attention"])} if "attention" in model else {}),
+            **({"attention": with_parameters(model["attention"])} if "attention" in model else {}),
             "model input": f"{' x '.join(map(str, self.image_shape))} (channels x height x width)",
             **({} if preprocessing is None else {"preprocessing": preprocessing}),
             "region": region_words(self.pipeline.settings),
@@ -632,13 +647,3 @@ def _with_preprocessing(
 def _type(model: Mapping[str, Any]) -> str:
     """Return the type of a model; a score function of the user's describes itself as it likes."""
     return str(model.get("type", "score function"))
-
-
-def _parameters(described: Any) -> str:
-    """Return a name and parameters as one line; parameters that are None are left out."""
-    if not isinstance(described, Mapping):
-        return str(described)
-    parameters = {name: value for name, value in described.items() if value is not None}
-    name = parameters.pop("name", None)
-    listed = ", ".join(f"{key} {value}" for key, value in parameters.items())
-    return ": ".join(part for part in (name, listed) if part)

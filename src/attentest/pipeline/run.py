@@ -55,6 +55,7 @@ from attentest.search import (
     SpectralSearch,
     as_search,
 )
+from attentest.search.breakpoints import Breakpoints
 from attentest.search.certification import ExchangeableDraws
 from attentest.search.piecewise import followed_along_lines
 from attentest.statistics.alternative import Alternative
@@ -136,19 +137,24 @@ class Pipeline:
         asked = as_search(self.definition.search)
         if not isinstance(asked, SpectralSearch) or not self.properties.kinks:
             return asked
-        scores: Any = self.scores
-
-        def given_first(images: Tensor) -> Any:
-            return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
-
-        function = given_first if self.properties.chooses else scores
-        seen = followed_along_lines(function, scores.image_shape, scores.device)
+        seen = self.along_lines
         # A gradient jumps at the kinks of its network, which no polynomial follows.
         if seen.kind != "linear in pieces" and not (seen.kind == "smooth in pieces" and seen.torn):
             return asked
         usual = asked.max_evaluations == SpectralSearch.max_evaluations  # a piece is much narrower than an interpolant
         most = PiecewiseSearch.max_evaluations if usual else asked.max_evaluations
         return PiecewiseSearch(tol=asked.tol, rtol=asked.rtol, max_evaluations=most)
+
+    @cached_property
+    def along_lines(self) -> Breakpoints:
+        """What was seen of the scores along a few lines: whether they are smooth, linear in pieces, or neither."""
+        scores: Any = self.scores
+
+        def given_first(images: Tensor) -> Any:
+            return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
+
+        function = given_first if self.properties.chooses else scores
+        return followed_along_lines(function, scores.image_shape, scores.device)
 
     @cached_property
     def memory(self) -> int:
