@@ -100,13 +100,14 @@ def test_an_image_without_a_region_and_another_search_are_said() -> None:
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    done = run_main(capsys, "check", "base8", "--map", "grad-cam", "--class", "0", "--json")
+    done = run_main(capsys, "check", "base8", "--map", "grad-cam", "--class", "0", "--tol", "0.1", "--json")
     assert done.code == 0, done.err
     record: dict[str, Any] = json.loads(done.out)
     assert {*record} == {*ModelCheck.__dataclass_fields__}
     assert record["attention"].startswith("grad-cam: layer -1, target 0")
-    done = run_main(capsys, "check", "base8", "--tol", "1e-3")
+    assert record["kind"] == "smooth"
+    done = run_main(capsys, "check", "base8", "--tol", "0.1")
     assert "maps it can give  rollout, last-layer" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
-    assert run_main(capsys, "check", "nothing").code == 2
+    assert run_main(capsys, "check", "no/such/model").code == 2
     assert run_main(capsys, "check", "base8", "--tol", "2").code == 2

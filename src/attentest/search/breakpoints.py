@@ -64,8 +64,9 @@ DECISIONS = _names("""
 
 SHAPED = _names("""
     empty_like full_like new_empty new_full new_ones new_tensor new_zeros ones_like rand_like randn_like zeros_like
-    make_dual unpack_dual""")
-"""Functions that return tensors which do not depend on the values of theirs, and those of the derivative itself."""
+    make_dual unpack_dual native_layer_norm native_layer_norm_backward""")
+"""Functions that return tensors which do not depend on the values of theirs, those of the derivative itself, and norms,
+which hide means and deviations that their own gradient alone takes, and computes again."""
 
 LIKE_ANOTHER = _names("expand_as reshape_as to type_as view_as")
 """Functions that take another tensor for its shape or its type alone."""
