@@ -531,7 +531,7 @@ class MapDefinition:
         "Of grad-cam and hires-cam: the layer, by its name in a network (layer4), or its number in a transformer.",
         default=None,
         text=str,
-        metavar="LAYER",
+        metavar="MODULE",
         panel=MODEL,
         shown_default="the last",
     )
