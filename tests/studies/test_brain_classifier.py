@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining, model_input, standardisation, train_brain_classifier
 from attentest.studies.brain.dataset import SIDE, Slices
+from attentest.training.bundled import ARCHITECTURES, Architecture
 from attentest.training.classifier import TrainedModel, augmented, logits_of
 
 QUICK = BrainTraining(epochs=2, batch_size=8)
@@ -40,7 +43,17 @@ def sample() -> Slices:
     return slices(np.random.default_rng(0))
 
 
+@contextmanager
+def small_classifier() -> Iterator[None]:
+    """Train a small model in place of the study's, where it need not learn anything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ARCHITECTURES, "small", Architecture(layers=2, hidden=16, heads=2))  # type: ignore[arg-type]
+        patch.setattr("attentest.studies.brain.classifier.ARCHITECTURE", "small")
+        yield
+
+
 @pytest.fixture(scope="module")
+@small_classifier()
 def trained(sample: Slices) -> TrainedModel:
     return train_brain_classifier(sample, sample, QUICK, command="attentest brain")
 
@@ -50,6 +63,7 @@ def logits(model: TrainedModel, images: NDArray[np.uint8]) -> NDArray[np.float32
     return logits_of(model.model, model_input(images, model.preprocessing)).numpy()
 
 
+@small_classifier()
 def test_the_same_seed_gives_the_same_weights_and_leaves_the_callers_random_state(
     trained: TrainedModel, sample: Slices
 ) -> None:
@@ -77,7 +91,6 @@ def test_the_record_says_what_was_done(trained: TrainedModel, sample: Slices) ->
     assert list(record["performance"]["by_patient"]) == ["P", "Q", "R"]
     assert record["parameters"] == sum(parameter.numel() for parameter in trained.model.parameters())
     assert {"seconds", "device", "versions"} <= set(record)
-    assert (trained.model.config.patch_size, trained.model.config.num_hidden_layers) == (8, 8)
     assert not trained.model.training
 
 
@@ -86,6 +99,7 @@ def test_a_bright_side_is_learnt() -> None:
     model = train_brain_classifier(slices(rng, 24), slices(rng, 40), BrainTraining(epochs=5, batch_size=4))
     # Half is chance, with a standard error of 0.08 on 40 slices.
     assert model.record["performance"]["accuracy"] > 0.85
+    assert (model.model.config.patch_size, model.model.config.num_hidden_layers) == (8, 8)
 
 
 def test_a_saved_classifier_takes_slices_as_they_are(trained: TrainedModel, sample: Slices, tmp_path: Path) -> None:
