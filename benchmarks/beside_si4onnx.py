@@ -256,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--images", type=int, default=20)
+    parser.add_argument("--only", default="", metavar="TEXT", help="networks whose name has this text")
     parser.add_argument("--theirs", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -276,6 +277,8 @@ def main() -> None:
         )
         print("|---|---|---|---|---|---|---|---|---|")
         for name, row in ROWS.items():
+            if asked.only not in name:
+                continue
             command = [asked.python, "-P", "-W", "ignore", __file__, "--theirs", name, "--folder", place]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             first, (second, together) = json.loads(done.stdout), ours(row, folder)

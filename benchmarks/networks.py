@@ -29,7 +29,7 @@ from attentest.attention import GradCAM, HiResCAM, InputGradient, Residual, Segm
 from attentest.errors import InputError
 from attentest.search import PiecewiseSearch
 
-STEP = 0.04
+STEP = 0.01
 """Step of the dense grid, which also has the middles of what was found; a twentieth of it decides where they differ."""
 
 
@@ -87,7 +87,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Any]] = {
 }
 
 
-def one(kind: str, seed: int, sampled: bool = False) -> tuple[str, float, float, int, str] | None:
+def one(kind: str, seed: int, sampled: bool = False, step: float = STEP) -> tuple[str, float, float, int, str] | None:
     """Return status, error against the dense p, width of the bar, evaluations, and what is wrong, of a network."""
     torch.set_num_threads(1)
     make, axes, attention = KINDS[kind]
@@ -101,14 +101,14 @@ def one(kind: str, seed: int, sampled: bool = False) -> tuple[str, float, float,
     except InputError:  # a map without a region
         return None
     low, high = result.pvalue_bounds
-    dense = dense_pvalues(test, image[None], STEP, [result])[0]
+    dense = dense_pvalues(test, image[None], step, [result])[0]
     if not low - 1e-9 <= dense <= high + 1e-9:
-        dense = dense_pvalues(test, image[None], STEP / 20, [result])[0]
+        dense = dense_pvalues(test, image[None], step / 20, [result])[0]
     wrong = "" if low - 1e-9 <= dense <= high + 1e-9 else f"network {seed}: {dense} is not in [{low}, {high}]"
     return result.status, abs(dense - result.pvalue), high - low, result.evaluations, wrong
 
 
-def random_networks(count: int, processes: int, sampled: bool) -> None:
+def random_networks(count: int, processes: int, sampled: bool, step: float) -> None:
     """Print a table of random networks of each kind, whose pieces are visited, or sampled where they are many."""
     print(
         "| kind | tested | converged or rough | outside | median distance from dense p | greatest bar | evaluations |"
@@ -116,11 +116,8 @@ def random_networks(count: int, processes: int, sampled: bool) -> None:
     print("|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(processes) as pool:
         for kind in KINDS:
-            found = [
-                row
-                for row in pool.map(one, [kind] * count, range(count), [sampled] * count, chunksize=5)
-                if row is not None
-            ]
+            columns = ([kind] * count, range(count), [sampled] * count, [step] * count)
+            found = [row for row in pool.map(one, *columns, chunksize=5) if row is not None]
             statuses, wrong = Counter(row[0] for row in found), [row[4] for row in found if row[4]]
             distance, bar, evaluations = (np.array([row[i] for row in found]) for i in (1, 2, 3))
             print(
@@ -211,6 +208,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sampled", action="store_true", help="measure roughness instead of visiting every piece")
+    parser.add_argument("--step", type=float, default=STEP, help="step of the dense grid")
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--only", default="", metavar="TEXT", help="maps whose name has this text")
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
@@ -219,7 +217,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     if asked.table == "random":
-        random_networks(asked.count, asked.processes, asked.sampled)
+        random_networks(asked.count, asked.processes, asked.sampled, asked.step)
     elif asked.table == "trained":
         trained_network(asked.images, asked.device, asked.only)
     else:
