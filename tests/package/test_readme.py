@@ -6,7 +6,9 @@ import glob
 import json
 import re
 import shlex
+import shutil
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +17,7 @@ import matplotlib
 import numpy as np
 import pytest
 import tokenizers
+import torch
 import transformers as hf
 import typer
 from numpy.typing import NDArray
@@ -54,6 +57,10 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def images() -> NDArray[np.float64]:
+    return clear_images()
+
+
+def clear_images() -> NDArray[np.float64]:
     """Images with a clear signal, whose intervals take few evaluations."""
     images = np.random.default_rng(0).normal(size=(12, 16, 16))
     images[:, 4:9, 6:11] += 3
@@ -61,10 +68,27 @@ def images() -> NDArray[np.float64]:
 
 
 @pytest.fixture
-def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with all files that the commands name, in which they are run."""
-    nibabel = pytest.importorskip("nibabel")
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    # The default model of commands is a small one, too: what is checked is that they run, and tests/cli/test_cli.py
+    # tests the default. `attentest demo` runs the bundled one.
+    monkeypatch.setattr("attentest.cli.attention_test_options.bundled_model", lambda: tmp_path / "my-vit")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    nibabel = pytest.importorskip("nibabel")
+    directory, images = tmp_path_factory.mktemp("files"), clear_images()
+    with chdir(directory):
+        write_files(images, nibabel)
+    return directory
+
+
+def write_files(images: NDArray[np.float64], nibabel: Any) -> None:
+    """Write all files that the commands name into the working directory."""
     for name in ("my-vit", "rescaling-vit"):
         tiny_vit(16, 4).save_pretrained(name)
     tiny_with_text(hf.CLIPModel, hf.CLIPConfig).save_pretrained("my-clip")
@@ -72,11 +96,16 @@ def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.Monk
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<end>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained("my-clip")
-    # The default model of commands is a small one, too: what is checked is that they run, and tests/cli/test_cli.py
-    # tests the default. `attentest demo` runs the bundled one.
-    monkeypatch.setattr("attentest.cli.attention_test_options.bundled_model", lambda: tmp_path / "my-vit")
-    processor = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_normalize": False}
+    processor: dict[str, Any] = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_normalize": False}
     Path("rescaling-vit", "preprocessor_config.json").write_text(json.dumps(processor))
+    sizes: dict[str, Any] = {"num_channels": 1, "embedding_size": 4, "hidden_sizes": [4, 4, 6], "depths": [1, 1, 1]}
+    labels = {0: "tiger", 1: "tabby, tabby cat"}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = hf.ResNetForImageClassification(hf.ResNetConfig(**sizes, layer_type="basic", id2label=labels))
+    made.save_pretrained("my-resnet")
+    processor |= {"do_resize": True, "size": {"height": 64, "width": 64}}
+    Path("my-resnet", "preprocessor_config.json").write_text(json.dumps(processor))
     for name in ("scan", "before", "after"):
         np.save(f"{name}.npy", images[0])
     for directory in ("scans/inner", "controls", "templates", "photos"):
@@ -97,7 +126,6 @@ def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.Monk
     volume = 100 + 25 * np.repeat(images[3][..., None], 81, axis=-1)
     nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), "head.nii.gz")
     save_noise(StationaryCovariance().fit(images), "noise.safetensors")
-    return tmp_path
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(commands(page))], ids=name_of)
