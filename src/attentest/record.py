@@ -15,7 +15,7 @@ import numpy as np
 from attentest.checks import confidence, level, positive_number, real_number, whole_number
 from attentest.contrast.context import Context
 from attentest.definition import REGION_RULES
-from attentest.errors import InputError, counted, shortened, worded
+from attentest.errors import InputError, shortened
 from attentest.images.spacing import Spacing
 from attentest.search import Audit
 from attentest.search.problem import STATUSES
@@ -429,12 +429,6 @@ def region_words(settings: Mapping[str, Any]) -> str:
     if settings.get("level") is not None:
         return f"{unit} with {kind} above the level {settings['level']:g}, not scaled"
     return f"{unit} with {kind} above {settings['threshold']:g}"
-
-
-def mask_name(settings: Mapping[str, Any]) -> str:
-    """Return "mask of 120 pixels"; empty if there is none."""
-    mask = settings.get("mask")
-    return worded(f"mask of {counted(mask['pixels'], 'pixel')}", dimension_of(settings)) if mask else ""
 
 
 def dimension_of(settings: Mapping[str, Any]) -> int:

@@ -18,7 +18,7 @@ from attentest.attention import GradCAM, Residual
 from attentest.contrast import Neighbourhood, Reference
 from attentest.errors import InputError
 from attentest.images.mask import as_mask
-from attentest.presentation.footnotes import MASK_NOTES, selection_notes
+from attentest.presentation.footnotes import selection_notes
 from attentest.presentation.picture import SmallPicture, content_digest
 from attentest.presentation.rows import row_of
 from attentest.record import ResultRecord
@@ -249,7 +249,8 @@ def test_the_mask_is_drawn_and_named(use: str, tmp_path: Path) -> None:
     assert named in result._repr_html_()
     assert "dashed: mask" in Results([result, result]).plot()[0].figure.get_suptitle()
     assert Results([result]).table()["mask_pixels"] == [count]
-    assert MASK_NOTES[use] in selection_notes(row_of("scan", record))
+    counts = f"pixels outside the mask do not count for the {use.replace('both', 'map and the contrast')}"
+    assert counts in selection_notes(row_of("scan", record))
 
 
 def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:
@@ -280,16 +281,16 @@ def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:
     first, *others = test.map(files, on_error="row")
     assert first.pvalue == pytest.approx(alone[0].pvalue, abs=2e-9)
     reasons = (
-        "there must be one mask for 'scan1.npy' in ",
+        "there must be one mask of the name of 'scan1.npy' in ",
         "the mask is for images of height 7, width 8 and 1 channel, but this one has height 8",
         "mask is empty",
     )
     for failed, reason in zip(others, reasons, strict=True):
         assert reason in failed.reason
         assert failed.reason.count(". ") == 0
-    with pytest.raises(InputError, match=r"image 1: there must be one mask for 'scan1.npy'"):
+    with pytest.raises(InputError, match=r"image 1: there must be one mask of the name of 'scan1.npy'"):
         test.map(files)
-    with pytest.raises(InputError, match="there is no mask for 3: give one of that name"):
+    with pytest.raises(InputError, match="there must be one mask of the name of 3, but there are none"):
         transformer(mask={0: DISC})(IMAGES[0], name=3)
 
 
@@ -354,7 +355,7 @@ def test_a_run_over_files_takes_masks_by_name(
     assert done.code == 1
     first, failed = map(json.loads, done.out.splitlines())
     assert first["settings"]["mask"] == transformer().settings["mask"]
-    assert "there must be one mask for 'scan1.npy' in 'masks/*'" in failed["error"]
+    assert "there must be one mask of the name of 'scan1.npy' in 'masks/*' (*" in failed["error"]
     np.save("masks/scan1.npy", DISC.T)
     done = run_main(capsys, *arguments)
     assert done.code == 0, done.err

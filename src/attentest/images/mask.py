@@ -35,10 +35,6 @@ class Mask:
         shape, within = list(self.pixels.shape), int(self.pixels.sum())
         return {"sha256": self.sha256, "shape": shape, "pixels": within, "share": within / self.pixels.size}
 
-    def of(self, identity: int | str) -> Mask:
-        """Return the mask of an image: this one, of every image."""
-        return self
-
     def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, *axes) of another shape."""
         if self.pixels.shape != shape[1:]:
@@ -65,33 +61,24 @@ class Masks:
         listed = sorted(f"{name}: {mask.sha256}" for name, mask in self.known.items())
         return {"sha256": hashlib.sha256("\n".join(listed).encode()).hexdigest(), "masks": len(listed)}
 
-    def files(self, name: str | None = None) -> list[str]:
-        """Return the files that are the mask of an image, or of any; the name of an image is that of its file."""
+    def found(self, identity: int | str) -> list[Any]:
+        """Return the masks of an image, by its name or number, or their files; "*" for the files of all images."""
         if not isinstance(self.known, str):
-            return []
-        stem = "*" if name is None else glob.escape(os.path.splitext(name)[0].removesuffix(".nii"))
+            return [self.known[identity]] if identity in self.known else []
+        stem = identity if identity == "*" else glob.escape(os.path.splitext(str(identity))[0].removesuffix(".nii"))
         before, after = self.known.split("*")
         return sorted(glob.glob(f"{glob.escape(before)}{stem}{glob.escape(after) or '.*'}"))
 
     def of(self, identity: int | str) -> Mask:
         """Return the mask of an image, by its name or number."""
-        if not isinstance(self.known, str):
-            if identity not in self.known:
-                raise InputError(f"there is no mask for {shortened(identity)}: give one of that name.", "mask")
-            return self.known[identity]
-        files = self.files(str(identity))
-        if len(files) != 1:
-            raise InputError(
-                f"there must be one mask for {shortened(identity)} in {self.known!r}, of the same name (* stands for "
-                f"it, without its ending), but there are {len(files) or 'none'}.",
-                "mask",
-            )
-        mask = as_mask(files[0])
+        found = self.found(identity)
+        if len(found) != 1:
+            where = f" in {self.known!r} (* stands for it, without its ending)" if isinstance(self.known, str) else ""
+            said = f"there must be one mask of the name of {shortened(identity)}{where}, but there are"
+            raise InputError(f"{said} {len(found) or 'none'}.", "mask")
+        mask = as_mask(found[0])
         assert isinstance(mask, Mask)
         return mask
-
-    def __repr__(self) -> str:
-        return f"<masks by the names of images, {self.known if isinstance(self.known, str) else len(self.known)}>"
 
 
 def _values_in(path: Any) -> Any:
@@ -113,15 +100,13 @@ def as_mask(value: Any) -> Mask | Masks | None:
     if value is None or isinstance(value, (Mask, Masks)):
         return value
     if isinstance(value, Mapping):
-        if not value:
-            raise InputError("mask is an empty mapping: give a mask for each image, by its name or number.", "mask")
         return Masks({name: mask for name, given in value.items() if isinstance(mask := as_mask(given), Mask)})
     path = value
     if isinstance(value, (str, bytes, os.PathLike)):
         name = os.fsdecode(value)
         if os.path.isdir(name) or "*" in name:
             masks = Masks(name if "*" in name else os.path.join(name, "*"))
-            if name.count("*") > 1 or not masks.files():
+            if name.count("*") > 1 or not masks.found("*"):
                 raise InputError(
                     f"mask {shortened(name)} must be a folder or a pattern with one *, which stands for the name of an "
                     "image, and there must be such files.",

@@ -7,7 +7,7 @@ import io
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -102,6 +102,12 @@ def file_stem(name: str) -> str:
 def _tested(results: Sequence[AttentionTestResult]) -> list[AttentionTestResult]:
     """Return the results of an image without the components of its region that could not be tested."""
     return [result for result in results if isinstance(result, AttentionTestResult)]
+
+
+def _untested(results: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the reasons of the other components, if there are any."""
+    reasons = [result.reason for result in results if isinstance(result, FailedImage)]
+    return {"untested": reasons} if reasons else {}
 
 
 SHOWN = {"maps": "attention", "regions": "region"}
@@ -305,16 +311,13 @@ class BatchRun:
             records = [[record] for record in records_of([result for (result,) in regions], self.confidence_level)]
         else:
             records = component_records(regions, self.confidence_level)
-        every, of_images = [], iter(records)
-        for tested in batch:
-            if isinstance(tested, FailedImage):
-                every.append({"error": tested.reason})
-                continue
-            values: dict[str, Any] = {"results": [record.to_dict() for record in next(of_images)]}
-            if reasons := [part.reason for part in tested if isinstance(part, FailedImage)]:
-                values["untested"] = reasons
-            every.append(values)
-        return every
+        values = iter([record.to_dict() for record in of_image] for of_image in records)
+        return [
+            {"error": tested.reason}
+            if isinstance(tested, FailedImage)
+            else {"results": next(values)} | _untested(tested)
+            for tested in batch
+        ]
 
     def _sensitivity(self, place: int, result: AttentionTestResult, alpha: float, progress: Progress) -> dict[str, Any]:
         """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""
@@ -337,21 +340,15 @@ class BatchRun:
 
     def _read(self, place: int, is_image: bool) -> dict[str, Any]:
         """Return what is read for the test of an image, as it is now; it is known again by its content."""
-        reference = self._reference(place)
+        reference, masks, own_mask = self._reference(place), self.test.definition.mask, None
+        with suppress(InputError):  # without a mask of its own the image could not be tested, as its record says
+            own_mask = masks.of(self.images[place].identity).sha256 if isinstance(masks, Masks) else None
         stamps = (
             self.images[place].stamp(is_image=is_image),
             *((None, None) if reference is None else (reference.name, reference.stamp(is_image=is_image))),
-            self._mask_hash(place),
+            own_mask,
         )
         return dict(zip(READ, stamps, strict=True))
-
-    def _mask_hash(self, place: int) -> str | None:
-        """Return the hash of an image's own mask; None if there is none, or one mask for all, which the test has."""
-        mask = self.test.definition.mask
-        try:
-            return mask.of(self.images[place].identity).sha256 if isinstance(mask, Masks) else None
-        except InputError:  # it could not be tested, which its record says
-            return None
 
     def _references(self, places: Sequence[int]) -> list[ImageLike] | None:
         """Return the reference of each image; one for all is read once."""

@@ -22,7 +22,7 @@ from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
 from attentest.errors import InputError, shortened, speaking_of, worded
 from attentest.images.image_source import identity_of
-from attentest.images.mask import Mask
+from attentest.images.mask import Mask, Masks
 from attentest.images.preprocessing import InputMap, Preprocessing, checked_levels, described_shape, identity_map
 from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
@@ -67,8 +67,9 @@ class Geometry:
     region_unit: str
     """What regions consist of: "pixels" or "patches"."""
     mask: Mask | None
-    mask_use: str
-    """Within which pixels the map is looked at, the contrast is made, or both; None for all."""
+    looked: NDArray[np.bool_] | None
+    compared: NDArray[np.bool_] | None
+    """The mask, and the pixels (*axes) within which the map is looked at, and the contrast is made; None for all."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
@@ -77,16 +78,6 @@ class Geometry:
     device: torch.device
     """Where the model computes."""
     _patch_grids: dict[tuple[int, ...], PatchGrid] = field(default_factory=dict, init=False)
-
-    @property
-    def looked(self) -> NDArray[np.bool_] | None:
-        """(*axes). Within which pixels the map is looked at; None for all."""
-        return None if self.mask is None or self.mask_use == "contrast" else self.mask.pixels
-
-    @property
-    def compared(self) -> NDArray[np.bool_] | None:
-        """(*axes). Within which pixels the contrast is made; None for all."""
-        return None if self.mask is None or self.mask_use == "map" else self.mask.pixels
 
     def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
         """Return a grid with so many patches along each axis."""
@@ -226,7 +217,8 @@ class Inputs:
     def _geometry(self, layout: Layout, identity: Identity) -> Geometry:
         """Return the geometry of images with a layout, and with the mask of an image."""
         shape, levels = layout
-        mask = None if self._definition.mask is None else self._definition.mask.of(identity)
+        masks = self._definition.mask
+        mask = masks.of(identity) if isinstance(masks, Masks) else masks
         levels = levels if self._intensity_range is None else self._intensity_range
         key = shape, levels, None if mask is None else mask.sha256
         if key not in self._geometries:
@@ -275,7 +267,8 @@ class Inputs:
             channel_weights=channel_weights(definition.channels, shape[0]),
             region_unit=definition.region_unit,
             mask=mask,
-            mask_use=definition.mask_use,
+            looked=None if mask is None or definition.mask_use == "contrast" else mask.pixels,
+            compared=None if mask is None or definition.mask_use == "map" else mask.pixels,
             start=self._properties.start,
             covered=self._properties.covered,
             overlap=self._properties.overlap,

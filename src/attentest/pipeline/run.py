@@ -278,11 +278,7 @@ class Pipeline:
     def _observed_results(
         self, observation: Observation, request: Request, report: Report | None, rows: bool
     ) -> list[list[AttentionTestResult]]:
-        """Return the results of images that were observed.
-
-        A component without a pixel within the mask of the contrast raises an error, or with ``rows`` is a failure after
-        the results of the others.
-        """
+        """Return the results of observed images; with ``rows``, components outside the mask are failures after them."""
         connectivity, certification, inputs = request.connectivity, request.certification, observation.batch
         parts = parts_of(observation.regions_on_images(), connectivity)
         untested = parts.image[:0]

@@ -148,21 +148,13 @@ def contradict(
     return same_level and rejected is not None and rejected == (interval[0] <= equal <= interval[1])
 
 
-MASK_NOTES = {
-    "map": "regions were chosen within a mask",
-    "contrast": "both sides of the contrast are within a mask",
-    "both": "regions were chosen, and both sides of the contrast are, within a mask",
-}
-"""What is said of results by what their mask is for."""
-
-
 def selection_notes(row: Mapping[str, Any]) -> list[str]:
     """Return what must be said of how the test of a row was made, where it is not as in the paper."""
     if "error" in row:
         return []
     notes = [f"regions are those of the {row['map_words']}"] if "map_words" in row else []
-    if row.get("mask_use"):
-        notes.append(MASK_NOTES[row["mask_use"]])
+    if use := row.get("mask_use"):
+        notes.append(f"pixels outside the mask do not count for the {'map and the contrast' if use == 'both' else use}")
     if row["region_unit"] == "patches":
         notes.append("the region consists of whole patches of the model")
     if row.get("noise") == COUNTS:

@@ -313,7 +313,7 @@ def overlay_pixels(
     pixels: NDArray[np.uint8] = resized(shown, side)
     thin = max(1, side // 200)
     if mask is not None:
-        mask_pixels(pixels, mask)
+        outline_pixels(pixels, mask, 1, dash=DASH)
     if not np.array_equal(region, part):
         outline_pixels(pixels, region, thin)
     outline_pixels(pixels, part, thin + 1, RIM)
@@ -327,24 +327,19 @@ def map_pixels(attention: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.asarray(np.nan_to_num(np.stack(channels, axis=-1), nan=255.0), dtype=np.uint8)
 
 
-def outline_pixels(pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickness: int, rim: int = 0) -> None:
-    """Draw the border of a region (H, W) within it on pixels (h, w, 3), with a white rim around it."""
+def outline_pixels(
+    pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickness: int, rim: int = 0, dash: int = 0
+) -> None:
+    """Draw the border of a region (H, W) within it on pixels (h, w, 3), with a white rim, or in two colours."""
     from scipy.ndimage import binary_dilation, binary_erosion  # here because scipy.ndimage is slow to import
 
     square = np.ones((3, 3), dtype=np.bool_)  # lines are as wide around corners as along edges
     inside = resized(region, max(pixels.shape))
     if rim:
         pixels[binary_dilation(inside, square, rim) & ~inside] = 255
-    pixels[inside & ~binary_erosion(inside, square, thickness)] = tuple(bytes.fromhex(REGION_COLOUR[1:]))
-
-
-def mask_pixels(pixels: NDArray[np.uint8], mask: NDArray[np.bool_]) -> None:
-    """Draw the border of a mask (H, W) within it on pixels (h, w, 3), in dashes of white and black."""
-    from scipy.ndimage import binary_erosion
-
-    inside = resized(mask, max(pixels.shape))
-    rows, columns = np.nonzero(inside & ~binary_erosion(inside, np.ones((3, 3), dtype=np.bool_)))
-    pixels[rows, columns] = np.where((rows + columns) // DASH % 2, 255, 0)[:, None]
+    rows, columns = np.nonzero(inside & ~binary_erosion(inside, square, thickness))
+    dashes = (rows + columns)[:, None] // dash % 2 * 255 if dash else tuple(bytes.fromhex(REGION_COLOUR[1:]))
+    pixels[rows, columns] = dashes
 
 
 def resized(pixels: NDArray[Any], side: int) -> NDArray[Any]:
@@ -491,7 +486,7 @@ class SmallPicture:
         """Return the attention map with a thin outline of the region."""
         pixels = resized(map_pixels(self.attention / 255.0), self._side)
         if self.mask is not None:
-            mask_pixels(pixels, self.mask)
+            outline_pixels(pixels, self.mask, 1, dash=DASH)
         outline_pixels(pixels, self.parts > 0, max(1, self._side // 200))
         return pixels
 

@@ -303,8 +303,6 @@ def target_text(record: ResultRecord) -> str:
 
 
 def _verdict(record: ResultRecord, alpha: float) -> str:
-    from attentest.record import mask_name
-
     low, high = record.pvalue_bounds
     rejected = record.reject_at(alpha)
     if rejected is None:
@@ -320,7 +318,7 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
     if measure := measure_text(record):
         subject = f"{subject} ({counted(record.part_pixels, 'pixel')}, {measure})"
     compared = compared_with(record.settings["contrast"])
-    if mask := mask_name(record.settings):
+    if mask := mask_text(record, ""):
         use = record.settings["mask_use"]
         subject = f"{subject} within the {mask}" if use == "map" else subject
         compared += {"map": "", "contrast": f" within the {mask}", "both": f", both within the {mask}"}[use]
@@ -432,12 +430,10 @@ def majority_text(record: ResultRecord) -> str:
     return worded(f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws", record.dimension)
 
 
-def mask_text(record: ResultRecord) -> str:
+def mask_text(record: ResultRecord, what: str = "dashed: ") -> str:
     """Return what the dashed line in a picture is: "dashed: mask of 120 pixels"; empty if there is none."""
-    from attentest.record import mask_name
-
-    mask = mask_name(record.settings)
-    return f"dashed: {mask}" if mask else ""
+    mask = record.settings.get("mask")
+    return worded(f"{what}mask of {counted(mask['pixels'], 'pixel')}", record.dimension) if mask else ""
 
 
 def region_text(record: ResultRecord) -> str:

@@ -113,8 +113,7 @@ class ComponentResults(Results):
         if method is None:
             return confidence_intervals_of(tested, asked)
         if method == "holm":
-            decisions = [decided for decided, _ in zip(self.decisions(1 - confidence(asked)), tested, strict=False)]
-            return holm_intervals([tested], [decisions], asked)[0]
+            return holm_intervals([tested], [self.decisions(1 - confidence(asked))[: len(tested)]], asked)[0]
         if method != "bonferroni":
             raise InputError(f"the method must be bonferroni, holm or None, got {method!r}.")
         return bonferroni_intervals([tested], asked)[0]
