@@ -92,6 +92,13 @@ def write_files(images: NDArray[np.float64], nibabel: Any) -> None:
     for name in ("my-vit", "rescaling-vit"):
         tiny_vit(16, 4).save_pretrained(name)
     tiny_with_text(hf.CLIPModel, hf.CLIPConfig).save_pretrained("my-clip")
+    sizes = {"embedding_size": 4, "hidden_sizes": [4, 4, 4], "depths": [1, 1, 1], "layer_type": "basic"}
+    labels = {"id2label": {0: "tabby", 1: "dog"}}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf.ResNetForImageClassification(hf.ResNetConfig(**sizes, **labels)).save_pretrained("my-resnet")
+    square = {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 64}}
+    Path("my-resnet", "preprocessor_config.json").write_text(json.dumps(square))
     words = {word: number for number, word in enumerate(["<start>", "<end>", "a", "photo", "of", "cat"])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<end>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
