@@ -144,7 +144,10 @@ class Registry(dict[str, AnyPart]):
 SEARCHES = Registry(
     "search",
     {
-        "spectral": Part("search.spectral.search:SpectralSearch", "attentest's own: fast, with an error bar on p"),
+        "spectral": Part(
+            "search.spectral.search:SpectralSearch",
+            "attentest's own: fast, with an error bar on p; networks with kinks get piecewise in its place",
+        ),
         "piecewise": Part(
             "search.piecewise:PiecewiseSearch",
             "for networks with kinks, exact where they are linear in pieces; chosen for these by itself",

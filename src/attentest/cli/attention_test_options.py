@@ -84,10 +84,14 @@ class AttentionTestOptions:
     )
     search: str = search_option()
     tol: float = option(
-        "Width of the error bar of p at which the spectral search stops.", default=DEFAULT_TOL, panel=SEARCH
+        "Width of the error bar of p at which the search stops, spectral or piecewise.",
+        default=DEFAULT_TOL,
+        panel=SEARCH,
     )
     max_evaluations: int = option(
-        "Most model evaluations per image of the spectral search.", default=DEFAULT_MAX_EVALUATIONS, panel=SEARCH
+        "Most model evaluations per image of the spectral search; 100,000 for networks with kinks, unless given.",
+        default=DEFAULT_MAX_EVALUATIONS,
+        panel=SEARCH,
     )
     strict: bool = option(
         "Let the spectral search look twice as closely, and check itself at more points.", default=False, panel=SEARCH

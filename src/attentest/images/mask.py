@@ -113,6 +113,8 @@ def as_mask(value: Any) -> Mask | Masks | None:
                     "mask",
                 )
             return masks
+        if not os.path.exists(name):
+            raise InputError(f"mask {shortened(name)} is neither a file nor a folder.", "mask")
     if isinstance(value, (str, bytes, os.PathLike, ImageSource)):
         value = _values_in(path)
     pixels = np.asarray(value)

@@ -85,7 +85,7 @@ class ModelCheck:
         How the test of one image of noise ended within a bounded number of evaluations, how many it took, and the error
         bar of p; None if none was tested.
     evaluations, seconds
-        About what p of an image takes; None if that cannot be said.
+        About what p of an image takes, a guess where the test of one did not converge; None if that cannot be said.
     advice
         What to do, in sentences.
     """
@@ -123,7 +123,8 @@ class ModelCheck:
         classes = "" if self.classes is None else f", {counted(self.classes, 'class')}"
         kinks = f", {self.kinks:.3g} kinks per standard deviation of z" if self.kinks else ""
         reasons = f" ({', '.join(self.reasons)})" if self.reasons else ""
-        cost = "not known" if self.seconds is None else f"about {self.evaluations:,} evaluations, {_time(self.seconds)}"
+        how = "about" if self.status in (CONVERGED, ROUGH) else "a guess of"
+        cost = "not known" if self.seconds is None else f"{how} {self.evaluations:,} evaluations, {_time(self.seconds)}"
         tested = "no image of noise was tested"
         if self.status is not None:
             tried = f"{self.status} after {self.tested_evaluations:,} evaluations"
@@ -269,7 +270,7 @@ def _advice(kind: Kind, has_region: bool, result: Any, seconds: float | None) ->
     said = []
     certify = "certify results (certification=Certification(), --certify), which depends on no search"
     if not has_region:
-        said.append("None of the images of noise has a region: try one of your images, another class or another sign.")
+        said.append("None of the images of noise has a region: try one of yours, larger images, another class or sign.")
     elif result is not None and result.status == ROUGH:
         said.append(
             f"Kinks are too many to visit each, so error bars are estimates: where much depends on p, {certify}."
@@ -281,7 +282,7 @@ def _advice(kind: Kind, has_region: bool, result: Any, seconds: float | None) ->
     elif result is not None and result.status == CONVERGED:
         said.append("p gets an error bar as narrow as is asked for.")
     else:
-        said.append("p gets an error bar as narrow as is asked for, with more evaluations than were tried here.")
+        said.append("With more evaluations than were tried here, p should get the error bar that is asked for.")
     if seconds is not None and seconds > LONG_SECONDS:
         said.append(
             "To take less time: a larger tol (--tol 1e-3), decide_at= (--decide), a GPU (device=, --device cuda), or "

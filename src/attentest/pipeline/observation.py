@@ -76,6 +76,8 @@ class Observation:
             f"the attention map is constant on the {size} {units} of the image that the model sees, so there is no "
             "region to test: use a larger image, or a crop that leaves more of it."
         )
+        if self.patch_grid.looked is not None:
+            constant = "the map is constant within the mask, so there is no region to test: use a larger mask."
         negative = (
             "no value of the map is positive, so nothing in the image speaks for the class and there is no region to "
             "test: use another target, or sign='signed'."

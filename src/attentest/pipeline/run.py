@@ -141,6 +141,12 @@ class Pipeline:
         # A gradient jumps at the kinks of its network, which no polynomial follows.
         if seen.kind != "linear in pieces" and not (seen.kind == "smooth in pieces" and seen.torn):
             return asked
+        if asked.strict:
+            raise InputError(
+                "strict lets the spectral search look more closely, but this network is searched piece by piece, each "
+                "as a whole: leave it out.",
+                "strict",
+            )
         usual = asked.max_evaluations == SpectralSearch.max_evaluations  # a piece is much narrower than an interpolant
         most = PiecewiseSearch.max_evaluations if usual else asked.max_evaluations
         return PiecewiseSearch(tol=asked.tol, rtol=asked.rtol, max_evaluations=most)

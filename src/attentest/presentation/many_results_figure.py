@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ COLUMNS, SIGNAL_COLUMNS = 6, 4
 
 CELL, SIGNAL_CELL = (1.25, 1.56), (2.4, 1.3)
 """Width and height of an image, and of a signal, with its text, in inches."""
+
+LETTERS_PER_INCH = 17
+"""Letters of a title on an inch."""
 
 LINE_HEIGHT = 0.12
 """Height of a line of text in inches, of which a randomised image has one more."""
@@ -97,12 +101,11 @@ def contact_sheet(
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     shown = counted(len(ordered), worded(of, ordered[0].record.dimension))
     settings = ordered[0].record.settings
-    of_class = f"{map_of_all(settings)}\n" if settings.get("target") else ""
+    map_of_class = [map_of_all(settings)] if settings.get("target") else []
     masked = "; dashed: mask" if settings.get("mask") else ""
-    figure.suptitle(
-        f"{of_class}{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant}){masked}",
-        size=8,
-    )
+    title = f"{shown}{more}, by selective p; blue frame: significant at {alpha:g} ({significant}){masked}"
+    letters = int(columns * each * cell[0] * LETTERS_PER_INCH)
+    figure.suptitle("\n".join([*map_of_class, *textwrap.wrap(title, letters)]), size=8)
     return images
 
 
