@@ -80,7 +80,7 @@ def test_a_new_library_is_one_line_of_the_registry() -> None:
     expected = (attention.mean(dim=1) + 1 / 16).unflatten(1, (4, 4))  # rollout: (A + I), averaged over the patches
     torch.testing.assert_close(scores(images), expected, rtol=1e-13, atol=0)
     assert scores.describe()["type"] == "toy"
-    with pytest.raises(ModelError, match="ViT of torchvision, Toy ViT of the toy library, or a function"):
+    with pytest.raises(ModelError, match=r"ViT of torchvision, Toy ViT of the toy library, a network .* or a function"):
         ViTScores(nn.Linear(2, 2))
 
 

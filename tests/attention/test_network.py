@@ -22,7 +22,7 @@ from attentest.attention import (
     Residual,
     Segmentation,
 )
-from attentest.errors import AttentestError, SearchError
+from attentest.errors import AttentestError, InputError, SearchError
 from attentest.pipeline.hypotheses import parts_of
 from attentest.search import PiecewiseSearch, SpectralSearch
 
@@ -130,7 +130,7 @@ def test_images_together_have_the_results_of_each_alone() -> None:
     test = AttentionTest(
         cnn(1), image_shape=SHAPE, noise=1.0, attention=MAPS["HiResCAM"][1], search=PiecewiseSearch(tol=1e-9)
     )
-    some = list(images(4, 7))
+    some = list(images(2, 7))
     together = test.map(some)
     for image, result in zip(some, together, strict=True):
         assert result.pvalue == pytest.approx(test(image).pvalue, abs=1e-9)
@@ -149,6 +149,12 @@ def test_pieces_that_are_too_many_are_sampled_and_their_roughness_is_in_the_bar(
         low, high = sampled.pvalue_bounds
         assert high - low <= 1e-6
         assert low - 1e-6 <= exact.pvalue <= high + 1e-6  # the bar of the exact one
+
+
+def test_a_strict_search_of_pieces_is_refused() -> None:
+    options = {"image_shape": SHAPE, "noise": 1.0, "attention": MAPS["HiResCAM"][1]}
+    with pytest.raises(InputError, match="strict lets the spectral search look more closely, but this network"):
+        AttentionTest(cnn(2), **options, search=SpectralSearch(strict=True))
 
 
 def test_gradients_that_jump_are_searched_in_pieces_if_these_are_curved() -> None:

@@ -247,7 +247,9 @@ def test_the_mask_is_drawn_and_named(use: str, tmp_path: Path) -> None:
     Results([result, result]).report(tmp_path / "report.html")
     assert f"Image and region; {named}" in (tmp_path / "report.html").read_text()
     assert named in result._repr_html_()
-    assert "dashed: mask" in Results([result, result]).plot()[0].figure.get_suptitle()
+    title = Results([result, result]).plot()[0].figure.get_suptitle()
+    assert "dashed: mask" in title.replace("\n", " ")
+    assert max(map(len, title.splitlines())) < 70  # a longer line would be cut off
     assert Results([result]).table()["mask_pixels"] == [count]
     counts = f"pixels outside the mask do not count for the {use.replace('both', 'map and the contrast')}"
     assert counts in selection_notes(row_of("scan", record))
@@ -381,6 +383,7 @@ def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> N
     region = transformer(mask=None).attention_region(IMAGES[0])[1]
     sentences = {
         "the mask is for images of": (np.ones((8, 9), dtype=bool), "both"),
+        "mask nosuch.npy is neither a file nor a folder": ("nosuch.npy", "both"),
         "the mask leaves no pixel outside the region to compare it with": (region, "contrast"),
         "no pixel of the region lies within the mask, so there is nothing to compare": (~region, "contrast"),
     }
@@ -393,5 +396,5 @@ def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> N
         transformer(mask=far, mask_use="contrast", contrast=Neighbourhood(1.0))(IMAGES[0])
     one = np.zeros((8, 8), dtype=bool)
     one[3, 3] = True
-    with pytest.raises(InputError, match="the attention map is constant"):
+    with pytest.raises(InputError, match="the map is constant within the mask"):
         transformer(mask=one)(IMAGES[0])

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -65,7 +64,6 @@ def test_a_result_is_told_shown_and_recorded(shape: Shape, gamma: float, tmp_pat
             assert text.get_window_extent().x1 <= box.x1 + 1
     result.overlay()
     many.plot()
-    plt.close("all")
     many.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert f"{noun.capitalize()} and region" in page
@@ -106,7 +104,6 @@ def test_simulations_and_errors_speak_of_what_is_tested(shape: Shape, noun: str,
         said = "\n".join([shown.summary(), repr(shown), shown._repr_html_(), *texts])
         assert f"{noun}s" in said
         assert not re.search(r"\bimages?\b", said)
-        plt.close("all")
     assert f"in units of the {part}s" in "\n".join(texts)
     size = int(np.prod(shape))
     with pytest.raises(InputError, match=f"is for 5 {part}s, but the model's {noun}s have {size}"):

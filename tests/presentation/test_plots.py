@@ -41,12 +41,6 @@ def no_windows() -> Iterator[None]:
     plt.switch_backend(before)
 
 
-@pytest.fixture(autouse=True)
-def closed_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def tested() -> AttentionTestResult:
     return AttentionTest(SoftmaxScores(), noise=1.0)(IMAGE)

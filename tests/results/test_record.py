@@ -82,7 +82,7 @@ def changed(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (changed("evaluations", -3), "evaluations must be at least 0"),
         (
             changed("status", None),
-            "status must be one of converged, decided, max_evaluations, precision, sharp, got None",
+            "status must be one of converged, decided, rough, max_evaluations, precision, sharp, got None",
         ),
         (changed("status", "finished"), "got 'finished'"),
         (changed("pvalue", "abc"), "pvalue is 'abc', and by the other values it is 0."),
