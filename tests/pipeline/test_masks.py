@@ -383,7 +383,7 @@ def test_a_mask_that_does_not_fit_the_image_or_the_region_is_one_sentence() -> N
     region = transformer(mask=None).attention_region(IMAGES[0])[1]
     sentences = {
         "the mask is for images of": (np.ones((8, 9), dtype=bool), "both"),
-        "mask nosuch.npy is neither a file nor a folder": ("nosuch.npy", "both"),
+        "mask 'nosuch.npy' is neither a file nor a folder": ("nosuch.npy", "both"),
         "the mask leaves no pixel outside the region to compare it with": (region, "contrast"),
         "no pixel of the region lies within the mask, so there is nothing to compare": (~region, "contrast"),
     }
