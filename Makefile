@@ -53,9 +53,8 @@ $(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.t
 demo: $(PLOTS)
 	$(BIN)/attentest demo --out demo/demo.png
 
-# One process more than there are cores: some tests wait for browsers and other processes.
 test: $(COMPARED)
-	$(BIN)/pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count() or 1)') + 1 )) --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal
 
 test-slow: $(COMPARED)
 	$(BIN)/pytest -m slow -s
