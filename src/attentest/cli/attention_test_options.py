@@ -89,7 +89,7 @@ class AttentionTestOptions:
         panel=SEARCH,
     )
     max_evaluations: int = option(
-        "Most model evaluations per image of the spectral search; 100,000 for networks with kinks, unless given.",
+        "Most model evaluations per image of the spectral search; unless given, networks with kinks may take more.",
         default=DEFAULT_MAX_EVALUATIONS,
         panel=SEARCH,
     )

@@ -22,6 +22,7 @@ from attentest.pipeline.run import Pipeline, Request
 from attentest.progress import duration
 from attentest.search import CONVERGED, PiecewiseSearch, Report, SearchProblem, SpectralSearch
 from attentest.search.breakpoints import Kind
+from attentest.search.piecewise import AXIS
 from attentest.search.problem import OUT_OF_EVALUATIONS, ROUGH
 
 DRAWN, LINES = 8, 3
@@ -39,8 +40,8 @@ LEAST_EVALUATIONS, MOST_EVALUATIONS = 64, 20_000
 USUAL_EVALUATIONS = 150
 """Evaluations that p takes where scores are smooth (docs/measurements.md)."""
 
-RANGE, VISITS = 10.0, 1.5
-"""Width in standard deviations of z of what matters to p, and how often a piece there is visited: about."""
+VISITS = 1.5
+"""How often a piece that matters to p is visited: about."""
 
 LONG_SECONDS = 60.0
 """An image that takes longer gets advice on how to take less."""
@@ -249,7 +250,7 @@ def _kinks_per_deviation(problem: SearchProblem) -> float:
     walked = np.where(np.isfinite(walked), walked, np.nan)
     count = np.isfinite(walked[1:]).sum()
     distance = np.nansum(np.diff(walked, axis=0))
-    return float(count / distance) if distance > 0 else float(np.isfinite(walked).sum() / (RANGE * len(image)))
+    return float(count / distance) if distance > 0 else float(np.isfinite(walked).sum() / (AXIS * len(image)))
 
 
 def _evaluations(search: Any, kind: Kind, kinks: float | None, result: Any) -> int | None:
@@ -261,7 +262,7 @@ def _evaluations(search: Any, kind: Kind, kinks: float | None, result: Any) -> i
     unfinished = result is None or result.status == OUT_OF_EVALUATIONS
     if isinstance(search, PiecewiseSearch) and kinks is not None and unfinished:
         least = LEAST_EVALUATIONS if result is None else 2 * result.evaluations
-        return int(max(least, min(VISITS * RANGE * kinks, search.max_evaluations)))
+        return int(max(least, min(VISITS * AXIS * kinks, search.max_evaluations)))
     return None
 
 
