@@ -13,6 +13,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ MAPS: dict[str, Any] = {
     "HiResCAM, predicted": HiResCAM(),
     "input gradient, class 1": InputGradient(1),
     "input gradient, predicted": InputGradient(),
-    "times input, pixels, predicted": InputGradient(times_input=True, per="pixel"),
+    "input gradient times input, pixels, predicted": InputGradient(times_input=True, per="pixel"),
     "integrated gradients, class 1": IntegratedGradients(steps=4, target=1),
     "integrated gradients, predicted": IntegratedGradients(steps=4),
 }
@@ -200,7 +201,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--bars", type=int, default=300)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", default="", help="rows whose names contain this, without the table of times")
+    parser.add_argument("--only", default="", help="rows whose names begin with this, or 'times': that table alone")
     asked = parser.parse_args()
     rng = np.random.default_rng(37)
     images = rng.normal(size=(max(asked.images, asked.bars), 16, 16))
@@ -210,7 +211,7 @@ def main() -> None:
     rows = [(name, "bundled", attention) for name, attention in MAPS.items()]
     rows += [(name, *row) for name, row in OTHER_MODELS.items()]
     for name, kind, attention in rows:
-        if asked.only not in name:
+        if not name.startswith(asked.only):
             continue
         if kind not in models:
             models[kind] = trained(kind, asked.device)
@@ -238,7 +239,7 @@ def main() -> None:
         cells = (name, shares, kolmogorov, converged, none, f"{evaluations:.0f}", f"{taken:.1f}")
         print(f"| {cells[0]}", *cells[1:], f"{len(outside)} of {len(usable)}", sep=" | ", end=" |\n", flush=True)
         print(*outside, sep="\n", end="\n" if outside else "", flush=True)
-    if asked.only:
+    if asked.only not in ("", "times"):
         return
     model = models["bundled"]
     print("\n| map | us per image, float64 | times rollout's | float32 | times rollout's |\n|---|---|---|---|---|")
@@ -247,7 +248,11 @@ def main() -> None:
     for name, attention in MAPS.items():
         kind = ViTScores if attention == "rollout" else RelevanceScores
         scores = kind(model, attention=attention, device=asked.device, batch_size=len(batch))
-        costs = [seconds_per_image(function, batch, 10) for function in (scores, scores.rough)]
+        functions = (scores, scores.rough)
+        if isinstance(scores, RelevanceScores):  # as in a search, where the class has been chosen
+            choice = scores.choose(batch)
+            functions = tuple(partial(given, choice=choice) for given in (scores.given, scores.rough_given))
+        costs = [seconds_per_image(function, batch, 10) for function in functions]
         first = first or costs
         cells = " | ".join(f"{1e6 * cost:.1f} | {cost / own:.2f}" for cost, own in zip(costs, first, strict=True))
         print(f"| {name} | {cells} |", flush=True)
