@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,26 @@ class Steps(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return images.mean(dim=1) + torch.round(3 * images.mean(dim=(1, 2, 3), keepdim=True))[:, 0] * images[:, 0]
+
+
+def test_a_mask_is_used_in_the_size_of_the_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half, pixel = np.zeros((24, 6), dtype=bool), np.zeros((36, 36), dtype=bool)
+    half[:, :3], pixel[35, 35] = True, True
+    test = AttentionTest(cnn(), image_shape=(1, 12, 12), noise=1.0, attention=CAM(1, sign="signed"), mask={"a": half})
+    checked = test.check()
+    assert checked.status == "converged"
+    within = np.zeros((12, 12), dtype=bool)
+    within[:, :6] = True
+    same = test.replace(mask=within, mask_use="both").check()
+    assert (same.tested_evaluations, same.bar) == (checked.tested_evaluations, checked.bar)
+    assert test.replace(mask=None).check().tested_evaluations != checked.tested_evaluations
+    assert "None of the images of noise has a region" in test.replace(mask=pixel).check().advice  # one pixel of 12 x 12
+    with pytest.raises(InputError, match="a mask must have the pixels of the image"):
+        test.replace(mask=np.ones(5)).check()
+    np.save(tmp_path / "pixel.npy", pixel)
+    done = run_main(capsys, "check", "base8", "--level", "0.01", "--mask", str(tmp_path), "--mask-use", "map", "--json")
+    assert json.loads(done.out)["status"] is None, done.err
+    assert run_main(capsys, "check", "base8", "--level", "0.1", "--threshold", "0.5").code == 2
 
 
 def test_what_is_neither_is_said_and_certified() -> None:

@@ -11,9 +11,9 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.options import DEFAULT_TOL, DeviceOption, ReportJsonOption
 from attentest.cli.output import print_json, progress_bar
-from attentest.definition import MapDefinition, PretrainedDefinition, option
+from attentest.definition import REGION_RULES, MapDefinition, PretrainedDefinition, option
 
-CHECKED = ("threshold", "top_fraction", "region_unit", "image_size", "allow_pickle", "local_files_only")
+CHECKED = (*REGION_RULES, "mask", "mask_use", "region_unit", "image_size", "allow_pickle", "local_files_only")
 """Options of a test on which it depends how a model is searched."""
 
 
@@ -50,7 +50,8 @@ def check(
     transformers, they are interpolated (search spectral). Where they are linear in pieces, as those of networks with
     ReLU, every piece that matters is visited (search piecewise), so kinks are counted: the more per standard deviation
     of z, the longer it takes. Then one image of noise, of standard deviation 1 as the model sees it, is tested with a
-    bounded number of evaluations. Where no search can promise an error bar, the advice says so.
+    bounded number of evaluations; a mask is used in the size of these images, and of several the first. Where no search
+    can promise an error bar, the advice says so.
     """
     asked = AttentionTestOptions(
         noise="1",

@@ -62,9 +62,9 @@ class Masks:
         return {"sha256": hashlib.sha256("\n".join(listed).encode()).hexdigest(), "masks": len(listed)}
 
     def found(self, identity: int | str) -> list[Any]:
-        """Return the masks of an image, by its name or number, or their files; "*" for the files of all images."""
+        """Return the masks of an image, by its name or number, or their files; "*" for those of all images."""
         if not isinstance(self.known, str):
-            return [self.known[identity]] if identity in self.known else []
+            return [mask for name in (self.known if identity == "*" else [identity]) if (mask := self.known.get(name))]
         stem = identity if identity == "*" else glob.escape(os.path.splitext(str(identity))[0].removesuffix(".nii"))
         before, after = self.known.split("*")
         return sorted(glob.glob(f"{glob.escape(before)}{stem}{glob.escape(after) or '.*'}"))

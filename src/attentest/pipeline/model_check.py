@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attentest.attention import ScoreFunction, ViTScores
 from attentest.definition import REGION_RULES, Definition
 from attentest.errors import InputError, counted, worded
+from attentest.images.mask import Mask, Masks, as_mask
 from attentest.markup import definition_table
 from attentest.pipeline.hypotheses import parts_of
 from attentest.pipeline.inputs import Input
@@ -156,7 +157,8 @@ class ModelCheck:
 
 def check_model(definition: Definition, scores: ScoreFunction, report: Report) -> ModelCheck:
     """Return how the model of a test is searched: follow it along lines, count kinks, test an image of noise."""
-    kept = {name: getattr(definition, name) for name in (*REGION_RULES, "region_unit", "search", "memory_budget")}
+    names = (*REGION_RULES, "mask_use", "region_unit", "search", "memory_budget")
+    kept = {name: getattr(definition, name) for name in names} | {"mask": _mask(definition, scores.image_shape[1:])}
     pipeline = Pipeline(Definition(noise=1.0, confidence_level=None, **kept), scores)
     search = pipeline.search
     if not isinstance(search, (SpectralSearch, PiecewiseSearch)):
@@ -210,6 +212,18 @@ def check_model(definition: Definition, scores: ScoreFunction, report: Report) -
         seconds=seconds,
         advice=_advice(seen.kind, bool(inputs), result, seconds),
     )
+
+
+def _mask(definition: Definition, size: tuple[int, ...]) -> Any:
+    """Return the mask, or the first of several, on the pixels of the model's input: those with a pixel within it."""
+    masks = definition.mask.found("*")[:1] if isinstance(definition.mask, Masks) else [definition.mask]
+    mask = as_mask(*masks or [None])
+    if not isinstance(mask, Mask) or mask.pixels.ndim != len(size):
+        return mask
+    pixels = mask.pixels
+    for axis, (side, count) in enumerate(zip(size, pixels.shape, strict=True)):
+        pixels = np.logical_or.reduceat(pixels, np.arange(side) * count // side, axis=axis)
+    return pixels
 
 
 def _with_region(pipeline: Pipeline) -> list[Input]:
