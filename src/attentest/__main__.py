@@ -10,8 +10,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Ctrl-C, and what asks a process to end."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what asks a process to end
 
 ENDED = "attentest: interrupted; what was printed and written is complete.\n"
 

@@ -50,23 +50,18 @@ MOST_DRAWS = 999
 WITHOUT_RANDOMISATION = {"draws": 1, "randomise_seed": 0}
 """Options of randomised selection, with the values that they have without it."""
 
-LONGEST_SIDE = 10
-"""Most digits of the side of an image, as a text."""
+LONGEST_SIDE = 10  # most digits of the side of an image, as a text
 
 RESIZES, SCALES = ("processor", "stretch", "crop", "none"), ("processor", "unit", "none")
 """How images get the size of the model's input, and how pixel values are scaled for it."""
 
-USUAL_THRESHOLD = 0.6
-"""tau, as in the paper."""
+USUAL_THRESHOLD = 0.6  # tau, as in the paper
 
 REGION_RULES = ("threshold", "top_fraction", "level")
 """Options that say how a map becomes a region; a test has one of them."""
 
-MASK_USES = ("map", "contrast", "both")
-"""What a mask can be for."""
-
-LINE = 116
-"""Width of the lines of a docstring."""
+MASK_USES = ("map", "contrast", "both")  # what a mask can be for
+LINE = 116  # width of the lines of a docstring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,8 +497,7 @@ class PretrainedDefinition(Definition):
     revision: str | None = option("Branch, tag or commit on the hub.", default=None, recorded=False, of_model=True)
 
 
-LONGEST_NUMBER = 18
-"""Largest number of digits, so that the number fits in 64 bits."""
+LONGEST_NUMBER = 18  # largest number of digits, so that the number fits in 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)

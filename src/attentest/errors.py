@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-LONGEST_VALUE = 80
-"""Most characters of a received value that a message repeats."""
+LONGEST_VALUE = 80  # most characters of a received value that a message repeats
 
 LONGEST_INTEGER = 256
 """Most bits of a whole number that a message repeats; Python itself refuses to print one of 4,300 digits."""
@@ -86,8 +85,7 @@ def listed(words: Iterable[str], conjunction: str = "or") -> str:
     return f"{', '.join(most)} {conjunction} {last}" if most else last
 
 
-MOST_NAMES = 3
-"""Most names that a message lists."""
+MOST_NAMES = 3  # most names that a message lists
 
 
 def some(names: Sequence[object]) -> str:

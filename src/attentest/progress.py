@@ -31,8 +31,7 @@ def check_progress(progress: Any) -> None:
         )
 
 
-LONG_SECONDS = 10.0
-"""What takes longer says how long it will take."""
+LONG_SECONDS = 10.0  # what takes longer says how long it will take
 
 LEAST_SECONDS, LEAST_SHARE, LEAST_REPORTS = 5.0, 0.01, 3
 """A forecast is made after so long, so much of the work or one item, and so many reports: before it is a guess."""

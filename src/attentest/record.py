@@ -36,8 +36,7 @@ from attentest.statistics.truncation_set import Intervals, TruncationSet
 VERSION = 1
 """Version of the record; it changes when an earlier attentest could no longer read it rightly."""
 
-USUAL_LEVEL = 0.95
-"""Confidence level of a result whose test went for p alone."""
+USUAL_LEVEL = 0.95  # confidence level of a result whose test went for p alone
 
 USUAL_ALPHA = 0.05
 """Level at which the draws of a result are counted where no other one is asked for."""

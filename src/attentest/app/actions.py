@@ -77,8 +77,7 @@ class Session:
         return len(tried)
 
 
-MOST_REPORTS = 20
-"""Number of results, the newest, of which a report can be had."""
+MOST_REPORTS = 20  # number of results, the newest, of which a report can be had
 
 NO_IMAGE = "Upload an image, or take one of the examples."
 
@@ -89,8 +88,7 @@ MAP_LABELS = {
 }
 """What the page calls maps."""
 
-LONGEST_LABEL = 60
-"""Most characters of the label of a class in the menu."""
+LONGEST_LABEL = 60  # most characters of the label of a class in the menu
 
 
 def _is_randomised(form: Form) -> bool:

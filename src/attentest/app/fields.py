@@ -52,8 +52,7 @@ CHOICE_LABELS = {
 }
 """What the page calls that which can be chosen."""
 
-MOST_BUTTONS = 4
-"""More choices than this are a list to open."""
+MOST_BUTTONS = 4  # more choices than this are a list to open
 
 
 def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[str, gr.Button]]:

@@ -35,14 +35,9 @@ NUMBER, CONTROLS, IMAGE, COUNTS = "number", "controls", "image", "poisson"
 THRESHOLD, TOP_FRACTION, LEVEL = REGION_RULES
 """The options that say how an attention map becomes a region; a test has one of them."""
 
-MAP_FIELDS = "map_name", "target", "text"
-"""The options that define the map."""
-
-NO_FILTER = "none"
-"""The image is compared as it is."""
-
-MOST_CONTROLS = 500
-"""Most images from which the noise is estimated."""
+MAP_FIELDS = "map_name", "target", "text"  # the options that define the map
+NO_FILTER = "none"  # the image is compared as it is
+MOST_CONTROLS = 500  # most images from which the noise is estimated
 
 PROPOSED: dict[str, Any] = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1, LEVEL: 0.0, "target": PREDICTED}
 """What the page proposes for options that a test may do without."""

@@ -22,8 +22,7 @@ from attentest.progress import duration
 if TYPE_CHECKING:
     import gradio as gr
 
-HOST = "127.0.0.1"
-"""The only address that the server listens on."""
+HOST = "127.0.0.1"  # the only address that the server listens on
 
 HOSTS = (HOST, "localhost")
 """Names by which a browser on this machine reaches it; another name is that of a website which points here."""
@@ -48,8 +47,7 @@ NOTHING = "there is nothing here."
 AS_FORM = "send files as multipart/form-data, as the page does."
 """The answer to other addresses, and how uploads are sent."""
 
-LONGEST_PATH = 200
-"""Most characters of an address."""
+LONGEST_PATH = 200  # most characters of an address
 
 QUESTIONS = ("/gradio_api/queue/join", "/gradio_api/run/")
 UPLOAD = "/gradio_api/upload"
@@ -159,11 +157,8 @@ class Uploads:
                     path.unlink(missing_ok=True)
 
 
-MOST_WAITING = 100
-"""Most tests that wait at a time, of all open pages."""
-
-LONGEST_SESSION = 64
-"""Most characters of the name of a session, which the page draws at random."""
+MOST_WAITING = 100  # most tests that wait at a time, of all open pages
+LONGEST_SESSION = 64  # most characters of the name of a session, which the page draws at random
 
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),

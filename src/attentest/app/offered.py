@@ -37,8 +37,7 @@ MOST_REMEMBERED, MOST_MAPS = 8, 4
 MOST_CLASSES = 20
 """Number of classes, those of greatest score, that the page lists; others can be written in the field."""
 
-TEXT = "text"
-"""What the menu of maps has for the map of a text, which no map of the registry is."""
+TEXT = "text"  # what the menu of maps has for the map of a text, which no map of the registry is
 
 
 class Remembered:
@@ -311,8 +310,7 @@ def page_words(words: dict[str, str]) -> Iterator[None]:
         raise type(error)(message) from error
 
 
-SEED = 0
-"""Seed of the examples: the first two are those of ``attentest demo``."""
+SEED = 0  # seed of the examples: the first two are those of ``attentest demo``
 
 SIGNAL, OTHER_SIGNAL, SPOT = 3.0, 1.5, 4.0
 """Mean of the signal in images, in recordings and volumes, and brightness of the spot in the drawn scan, in standard

@@ -33,15 +33,13 @@ WELCOME = (
     "differs from the rest of the image by more than chance, and by how much."
 )
 
-USUAL_MAP = MapDefinition().map_name
-"""The map that is chosen at first."""
+USUAL_MAP = MapDefinition().map_name  # the map that is chosen at first
 
 NOISE_FIELDS = ("noise", "sigma", "rho")
 NOISE_OF_EXAMPLES = (NUMBER, "1", 0.0)
 """Fields that say what the noise is, and what it is in the examples."""
 
-PRIVATE: dict[str, Any] = {"api_visibility": "private"}
-"""Of every event: it is for the page alone."""
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}  # of every event: it is for the page alone
 
 AT_ONCE: dict[str, Any] = {**PRIVATE, "queue": False, "show_progress": "hidden", "trigger_mode": "always_last"}
 """Of events that take no time to speak of; of several, the last one counts."""

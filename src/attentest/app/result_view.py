@@ -42,14 +42,12 @@ if TYPE_CHECKING:
 PREVIEW_SIDE = 480
 """Length in pixels of the longer side of the preview, at least half of it and at most it."""
 
-OUTLINE = 3
-"""Width in pixels of the outline of the region in the preview."""
+OUTLINE = 3  # width in pixels of the outline of the region in the preview
 
 PANEL_SIDE, RESOLUTION = 2.6, 160
 """Side of the picture of a square image in inches, and pixels per inch."""
 
-FLATTEST = 0.4
-"""Least height of a picture over its width; a flatter image has room above and below."""
+FLATTEST = 0.4  # least height of a picture over its width; a flatter image has room above and below
 
 STYLES: dict[bool, Any] = {
     dark: {

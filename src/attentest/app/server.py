@@ -18,11 +18,8 @@ from attentest.errors import InputError
 if TYPE_CHECKING:
     from attentest.app.actions import Actions
 
-SECONDS_TO_END = 1
-"""Time that open connections have to end after Ctrl-C."""
-
-SECONDS_TO_FORGET = 60
-"""Time from one look for uploaded files that are no longer used to the next."""
+SECONDS_TO_END = 1  # time that open connections have to end after Ctrl-C
+SECONDS_TO_FORGET = 60  # time from one look for uploaded files that are no longer used to the next
 
 WITHOUT_TOKEN = "() => history.replaceState(null, '', location.pathname)"
 """Takes the token from the address that the browser shows and remembers: the cookie has it."""

@@ -27,14 +27,9 @@ if TYPE_CHECKING:
     from attentest.runs.records import RunLog
 
 
-MOST_ROWS = 200
-"""Largest number of images in the table that is printed; files have all of them."""
-
-COMPLETE = ("--csv", "--json")
-"""Options that give every number of every image."""
-
-MOST_REASONS = 10
-"""Largest number of images that could not be tested whose reasons are printed."""
+MOST_ROWS = 200  # largest number of images in the table that is printed; files have all of them
+COMPLETE = ("--csv", "--json")  # options that give every number of every image
+MOST_REASONS = 10  # largest number of images that could not be tested whose reasons are printed
 
 
 def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from attentest.studies.benchmark.measurement import Quantity
 
 
-TOO_MANY_CODE = 1
-"""Exit code if a case takes too many evaluations."""
-
-SMALL_RATIO = 0.05
-"""A ratio below this is printed as a fraction such as 1/39."""
+TOO_MANY_CODE = 1  # exit code if a case takes too many evaluations
+SMALL_RATIO = 0.05  # a ratio below this is printed as a fraction such as 1/39
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 

@@ -14,8 +14,7 @@ from attentest.cli.values import all_or_count
 from attentest.definition import option
 from attentest.errors import InputError, counted
 
-SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
-"""Panels of the help."""
+SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"  # panels of the help
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,8 +117,7 @@ class FigureOutput:
         say(f"figure: {self.files.place}{worded(few, pictures[0].record.dimension)}{more}")
 
 
-MOST_TABLES = 20
-"""Largest number of images of which a table is printed; --json has all."""
+MOST_TABLES = 20  # largest number of images of which a table is printed; --json has all
 
 RANKS = (ALWAYS, ALWAYS, ALWAYS, 2, 1)
 """Ranks of the columns of a table of a sensitivity: estimate and interval are left out first."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from attentest.images.image_source import ImageSource
 
 
-LISTS = (".txt", ".list")
-"""Suffixes of text files with a path on each line."""
+LISTS = (".txt", ".list")  # suffixes of text files with a path on each line
 
 LARGEST_LIST, LONGEST_PATH = 2**26, 2**12
 """Most bytes of a list, enough for a million paths, and of a path, the limit of Linux."""

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from attentest.noise import NoiseEstimator, NoiseLike
 
 
-BROKEN = 1
-"""Exit code if an assumption is broken."""
+BROKEN = 1  # exit code if an assumption is broken
 
 
-AUTOMATIC = "auto"
-"""The default estimator."""
+AUTOMATIC = "auto"  # the default estimator
 
 
 class GainName(StrEnum):

@@ -81,8 +81,7 @@ def named_by_options(names: Mapping[str, str]) -> Iterator[None]:
         raise error.naming(names) from error
 
 
-SPECTRAL = "spectral"
-"""The default search."""
+SPECTRAL = "spectral"  # the default search
 
 search_option = partial(
     option,
@@ -93,8 +92,7 @@ search_option = partial(
 )
 """Makes the option that chooses a search."""
 
-DEFAULT_TOL = 1e-6
-"""Default width of the error bar of p, that of SpectralSearch."""
+DEFAULT_TOL = 1e-6  # default width of the error bar of p, that of SpectralSearch
 
 DEFAULT_MAX_EVALUATIONS = 10_000
 """Default of the most evaluations per image, that of SpectralSearch."""
@@ -150,11 +148,8 @@ def check_level(level: float, option: str = "--alpha") -> None:
 if TYPE_CHECKING:
     from attentest.runs.engine import Engine
 
-MOST = 10_000
-"""Largest number of workers, or of cores of one."""
-
-LOCAL, RAY = "local", "ray"
-"""The default engine, and the one that may be on other machines."""
+MOST = 10_000  # largest number of workers, or of cores of one
+LOCAL, RAY = "local", "ray"  # the default engine, and the one that may be on other machines
 
 WITH_WORKERS = " or ".join(name for name in registry.ENGINES if name != LOCAL)
 

@@ -18,8 +18,7 @@ from attentest.errors import AttentestError, counted
 from attentest.markup import plain
 from attentest.progress import LONG_SECONDS, Forecast, duration, remaining_text
 
-SOME_FAILED = 1
-"""Exit code if some images could not be tested."""
+SOME_FAILED = 1  # exit code if some images could not be tested
 
 OUTPUT_CHANGED = 3
 """Exit code if a file was removed, replaced or changed by others while the command wrote to it."""

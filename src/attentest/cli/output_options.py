@@ -22,8 +22,7 @@ SAVED = ("regions", "masks", "maps", "pictures")
 """What can be saved of each image: its region and its map as .npy arrays, of volumes in space as NIfTI too, its \
 region as a black and white .png, and small copies of image, map and region, which a report shows."""
 
-NOTHING = "none"
-"""In place of these, to save nothing."""
+NOTHING = "none"  # in place of these, to save nothing
 
 
 DEFAULT_CONFIDENCE = 0.95

@@ -19,14 +19,9 @@ from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
 if TYPE_CHECKING:
     from attentest.presentation.report.tested_batch import TestedBatch
 
-REPORT = "report.html"
-"""Name of the report in a folder of records, unless another is asked for."""
-
-PICTURES = "pictures"
-"""The kind of saved arrays that a report shows."""
-
-MOST_PICTURES = 1000
-"""Most images of a run whose pictures are saved without being asked for."""
+REPORT = "report.html"  # name of the report in a folder of records, unless another is asked for
+PICTURES = "pictures"  # the kind of saved arrays that a report shows
+MOST_PICTURES = 1000  # most images of a run whose pictures are saved without being asked for
 
 
 def report(

@@ -15,8 +15,7 @@ from attentest.definition import option
 from attentest.errors import InputError, counted
 from attentest.files import make_directory
 
-MODELS = "The models"
-"""Panel of the help."""
+MODELS = "The models"  # panel of the help
 
 PRESETS = ("quick", "paper", "full")
 EXPERIMENTS = (

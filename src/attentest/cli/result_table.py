@@ -17,8 +17,7 @@ MOST_DISAGREEMENTS = 10
 NO_VALUE = "-"
 """Cell of what a row does not have: no cell is empty, so that programs can tell them apart."""
 
-DIGITS = 4
-"""Significant digits of p-values."""
+DIGITS = 4  # significant digits of p-values
 
 RANKS = {
     "component": ALWAYS,

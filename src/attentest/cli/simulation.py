@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from attentest.simulation.calibration.calibration import Calibration
     from attentest.simulation.power.plan import Plan
 
-RECORDS = "null_images.jsonl"
-"""Rows of the null images that a calibration is reported from."""
+RECORDS = "null_images.jsonl"  # rows of the null images that a calibration is reported from
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
 
-KERNEL_SUFFIX = ".npy"
-"""Suffix of a file with a kernel of the user's own."""
+KERNEL_SUFFIX = ".npy"  # suffix of a file with a kernel of the user's own
 
 
 def all_or_count(text: str, option: str) -> int | None:

@@ -19,14 +19,9 @@ from attentest.presentation.words import interval_name, interval_text, number_te
 from attentest.statistics.columns import Floats, Integers
 from attentest.statistics.interval_mass import probability
 
-SINGULAR = 1e-10
-"""Share of all other clusters in a coefficient that counts as none."""
-
-FEWEST_DEGREES = 5.0
-"""Of an estimated noise, for an interval that allows for it approximately."""
-
-LARGEST_STUDY = 10_000_000
-"""No plan has more patients."""
+SINGULAR = 1e-10  # share of all other clusters in a coefficient that counts as none
+FEWEST_DEGREES = 5.0  # of an estimated noise, for an interval that allows for it approximately
+LARGEST_STUDY = 10_000_000  # no plan has more patients
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,8 +109,7 @@ def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
     )
 
 
-NAMED = 40
-"""Most images that have their names beside them."""
+NAMED = 40  # most images that have their names beside them
 
 COLOURS = (drawing.BLUE, drawing.VERMILION, drawing.GREEN, drawing.ORANGE, drawing.PURPLE)
 """Of groups, in their order."""

@@ -37,8 +37,7 @@ RUN_ENDS = 2**19
 MOST_SHARED = 0.5
 """A copy that shares a greater part of its pixels with the region is not elsewhere."""
 
-ROUNDING = 1e-9
-"""Differences this close, relative to the largest pixel, are equal."""
+ROUNDING = 1e-9  # differences this close, relative to the largest pixel, are equal
 
 
 @dataclass(frozen=True, kw_only=True)

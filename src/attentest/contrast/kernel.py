@@ -21,11 +21,8 @@ Border: TypeAlias = Literal["reflect", "nearest", "mirror", "wrap", "constant"]
 PADDING = {"reflect": "symmetric", "nearest": "edge", "mirror": "reflect", "wrap": "wrap", "constant": "constant"}
 """NumPy's names of SciPy's ways to continue an image beyond its border."""
 
-ROUNDING = 1e-13
-"""A sum smaller than this fraction of its largest terms is rounding error."""
-
-LARGEST_KERNEL = 4096
-"""Largest side of a kernel in pixels, longer than that of an image."""
+ROUNDING = 1e-13  # a sum smaller than this fraction of its largest terms is rounding error
+LARGEST_KERNEL = 4096  # largest side of a kernel in pixels, longer than that of an image
 
 
 def laplacian(dimension: int = 2) -> NDArray[np.float64]:

@@ -20,8 +20,7 @@ PALETTE = "PALETTE COLOR"
 
 NEEDED_TAGS = ("Rows", "Columns", "BitsAllocated", "PhotometricInterpretation")
 
-WINDOWS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
-"""Kinds of display windows."""
+WINDOWS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")  # kinds of display windows
 
 DEFLATED, BIG_ENDIAN = "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2"
 """Transfer syntaxes of files compressed as a whole, and of numbers whose most significant byte comes first."""

@@ -18,11 +18,8 @@ from attentest.images.image_file import check_values, decoding, medical_package
 from attentest.images.spacing import Scan, Spacing
 from attentest.registry import IMAGE_FORMATS
 
-MOST_SLICES = 10_000
-"""Most files of a series."""
-
-DIRECTORY = "dicomdir"
-"""Name, in lower case, of the table of contents that comes with many series."""
+MOST_SLICES = 10_000  # most files of a series
+DIRECTORY = "dicomdir"  # name, in lower case, of the table of contents that comes with many series
 
 DIGITS = 4
 """Digits after the point to which angles (cosines) and spacings (mm) of slices must agree."""

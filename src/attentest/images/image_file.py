@@ -229,8 +229,7 @@ def as_scan(read: Scan | NDArray[Any]) -> Scan:
     return read if isinstance(read, Scan) else Scan(read)
 
 
-SHOWN_NAMES = 12
-"""Names of channels that a message lists."""
+SHOWN_NAMES = 12  # names of channels that a message lists
 
 
 def chosen_channels(names: Sequence[str], asked: Sequence[str], path: Path) -> list[int]:

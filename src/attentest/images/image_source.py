@@ -22,14 +22,9 @@ from attentest.images.signal_file import samples_of
 from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
-SUFFIXES = IMAGE_FORMATS[".npy"].suffixes
-"""Suffixes of files that may hold many images."""
-
-MAX_IMAGES = 1_000_000
-"""Most images of a stack: each is known by name before the first is read."""
-
-COLOURS = (1, 3, 4)
-"""Numbers of channels of ordinary images."""
+SUFFIXES = IMAGE_FORMATS[".npy"].suffixes  # suffixes of files that may hold many images
+MAX_IMAGES = 1_000_000  # most images of a stack: each is known by name before the first is read
+COLOURS = (1, 3, 4)  # numbers of channels of ordinary images
 
 Header: TypeAlias = "tuple[tuple[int, ...], bool, np.dtype[Any]]"
 """Shape, whether in Fortran order, and dtype of an array."""
@@ -157,8 +152,7 @@ def _values(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any], order: Lite
     return np.frombuffer(content, dtype).reshape(shape, order=order)
 
 
-ARCHIVE_SIGNATURE = b"PK"
-"""First bytes of a .npz archive of arrays."""
+ARCHIVE_SIGNATURE = b"PK"  # first bytes of a .npz archive of arrays
 
 
 WANTED = {1: "one signal (T,) or (C, T)", 2: "one image (H, W) or (H, W, C)", 3: "one volume (D, H, W) or (C, D, H, W)"}
@@ -181,8 +175,7 @@ def read_npy(path: Path, frame: int | None, dimension: int = 2) -> NDArray[Any]:
     return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
-SMALL_FILE = 2**26
-"""Bytes of a file that is hashed in a moment, whatever it holds."""
+SMALL_FILE = 2**26  # bytes of a file that is hashed in a moment, whatever it holds
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 

@@ -19,15 +19,13 @@ from attentest.registry import IMAGE_FORMATS
 MAX_EXTENSION_BYTES = 16 * 2**20
 """Largest offset of the pixels of a NIfTI file: nibabel reads everything before them into memory."""
 
-LONGEST_HEADER = 540
-"""Bytes of a NIfTI-2 header."""
+LONGEST_HEADER = 540  # bytes of a NIfTI-2 header
 
 FIELDS = {348: (("f", 108), ("2f", 112)), 540: (("q", 168), ("2d", 176))}
 """For each length of a header, of NIfTI-1 and NIfTI-2, struct format and place of the offset of the pixels, and of
 their slope and intercept."""
 
-UNITS = {1: "m", 2: "mm", 3: "um"}
-"""Codes of the units of lengths."""
+UNITS = {1: "m", 2: "mm", 3: "um"}  # codes of the units of lengths
 
 
 def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000", "AVIF")
 """Formats that are read, by Pillow's names, whatever a file is called: of others, one starts another program."""
 
-PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")
-"""Modes whose pixels are read unchanged."""
+PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")  # modes whose pixels are read unchanged
 
 READABLE_MODES = (*PLAIN_MODES, "I;16L", "I;16B", "I;16N", "P", "LA", "RGBA", "PA")
 """Modes that can be read; the others hold premultiplied values or other colour spaces."""

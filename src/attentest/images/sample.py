@@ -161,8 +161,7 @@ def stacked(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
-LARGEST_SIDE = 2**20
-"""Largest side of an image: a larger one is a mistake."""
+LARGEST_SIDE = 2**20  # largest side of an image: a larger one is a mistake
 
 
 def as_shape(shape: Any, dimension: int = 2) -> tuple[int, ...]:

@@ -17,8 +17,7 @@ from attentest.errors import InputError
 from attentest.images.image_file import check_values, chosen_channels, decoding, optional_package
 from attentest.images.spacing import Scan, Spacing
 
-LARGEST_TABLE = 2**26
-"""Most bytes of a CSV file: its texts take many times as much memory."""
+LARGEST_TABLE = 2**26  # most bytes of a CSV file: its texts take many times as much memory
 
 
 def read_edf(path: Path, channels: Sequence[str]) -> Scan:
@@ -52,8 +51,7 @@ def _size_of_edf(path: Path) -> int:
     return int(head[184:192]) + int(head[236:244]) * samples * width
 
 
-LARGEST_HEADER = 2**20
-"""Most characters of a WFDB header that are searched for names of files."""
+LARGEST_HEADER = 2**20  # most characters of a WFDB header that are searched for names of files
 
 
 def samples_of(header: Path) -> list[Path]:

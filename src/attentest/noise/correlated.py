@@ -24,8 +24,7 @@ from attentest.noise.model import (
     standard_deviation,
 )
 
-STEP = 1e-4
-"""Step of the numerical derivative with respect to a correlation."""
+STEP = 1e-4  # step of the numerical derivative with respect to a correlation
 
 VALUES_TOGETHER = 2**20
 """Values that are filtered at a time: a filter takes several times the memory of what it filters."""

@@ -100,8 +100,7 @@ def _cholesky_factor(covariance: FloatArray) -> FloatArray:
 TOLERANCE = 1e-8
 """Largest residual, relative to the right-hand side: far below what changes a p-value visibly."""
 
-MOST_STEPS = 1000
-"""Most steps: a covariance that takes more is nearly singular."""
+MOST_STEPS = 1000  # most steps: a covariance that takes more is nearly singular
 
 
 TOO_SMOOTH = (

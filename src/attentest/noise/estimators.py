@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 LARGEST_DENSE = 4096
 """Largest number of values per image for a full covariance: 64 x 64 grey pixels, a matrix of 128 MiB."""
 
-CORRELATION_ROUNDING = 1e-9
-"""A correlation closer to 1 than this is 1 up to rounding error."""
+CORRELATION_ROUNDING = 1e-9  # a correlation closer to 1 than this is 1 up to rounding error
 
 EQUAL_GAIN, PER_IMAGE_GAIN = "equal", "per-image"
 """Whether reference images are taken as they are, or divided by a gain of their own each."""
@@ -261,8 +260,7 @@ def _with_channels(reference: ReferenceImages, model: Callable[[float], NoiseMod
     return model(float(covariance[0, 0])) if covariance.size == 1 else PerChannel(covariance, model(1.0))
 
 
-GAUSSIAN_ENDS = 4.0
-"""Standard deviations at which the Gaussian is cut off."""
+GAUSSIAN_ENDS = 4.0  # standard deviations at which the Gaussian is cut off
 
 
 def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: float) -> FloatArray:

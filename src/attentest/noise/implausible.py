@@ -28,8 +28,7 @@ NO_NOISE = ("the image is constant", "the image has only two values")
 SMOOTHER = "less than the noise alone would make them differ"
 """Part of the sentence about an image whose details are too small; in the other they are too large."""
 
-BLOCKS_TOGETHER = 2**16
-"""Blocks of two pixels along each axis whose details are computed at a time."""
+BLOCKS_TOGETHER = 2**16  # blocks of two pixels along each axis whose details are computed at a time
 
 
 def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | None]:

@@ -18,8 +18,7 @@ SMALLEST_SIZE = 1e-6
 RANK_TOLERANCE = 1e-9
 """Directions of differences between cells that are shorter than this, relative to the longest, are none."""
 
-MOST_CELLS = 8
-"""Most cells along a side."""
+MOST_CELLS = 8  # most cells along a side
 
 SMALLEST_CELL = 4
 """Least side of a cell in pixels, unless there would be fewer than two cells along the side."""

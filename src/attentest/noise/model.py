@@ -17,8 +17,7 @@ from attentest.registry import NOISE_ESTIMATORS
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-MOST_DRAWN = 10**12
-"""Largest number of draws or pixels: a larger one is a mistake."""
+MOST_DRAWN = 10**12  # largest number of draws or pixels: a larger one is a mistake
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
 """Limits between which a variance neither underflows nor overflows."""

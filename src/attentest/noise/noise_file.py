@@ -18,8 +18,7 @@ from attentest.noise.derived import NoiseLike, as_noise
 from attentest.noise.model import BaseNoise, FloatArray, NoiseModel
 from attentest.registry import NOISE_FORMATS, NOISE_MODELS
 
-FORMAT, VERSION = "attentest noise", 1
-"""Name and version that a noise file begins with."""
+FORMAT, VERSION = "attentest noise", 1  # name and version that a noise file begins with
 
 
 class JsonFormat:

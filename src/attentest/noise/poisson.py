@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from attentest.errors import InputError
 from attentest.noise.model import BaseNoise, FloatArray
 
-LARGEST_COUNT = 2.0**53
-"""Beyond it float64 does not hold every whole number."""
+LARGEST_COUNT = 2.0**53  # beyond it float64 does not hold every whole number
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from attentest.noise.model import (
 )
 from attentest.noise.stationary_correlation import lag_weights
 
-MOST_LAGS = 2**28
-"""Largest number of stretched lags: they take 2 GiB."""
+MOST_LAGS = 2**28  # largest number of stretched lags: they take 2 GiB
 
 
 def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, ...]) -> FloatArray:
@@ -81,8 +80,7 @@ def _middle(lags: FloatArray) -> float:
 MOST_ON_TORUS = 2**28
 """Largest number of values on a torus, that of 8,192 x 8,192 pixels or of 322 x 322 x 322: they take 2 GiB."""
 
-TOGETHER = 2**20
-"""Values on tori that are transformed at a time."""
+TOGETHER = 2**20  # values on tori that are transformed at a time
 
 FORMS = 256
 """Draws of noise from which the variance of a quadratic form is estimated, to within 9%, one standard error."""
@@ -91,8 +89,7 @@ PROBES, MOST_PROBES = 4, 16
 """Vectors of random signs from which it is estimated for volumes, of which a draw may take seconds: few for large
 volumes, whose many degrees of freedom, of 1,000 to within 5%, need no more; with 20 in a small one to within 15%."""
 
-FORM_VALUES_TOGETHER = 2**22
-"""Values of these draws that are held at a time."""
+FORM_VALUES_TOGETHER = 2**22  # values of these draws that are held at a time
 
 
 STEPS = {
@@ -313,8 +310,7 @@ class Stationary(LagNoise):
         return f"of {self._scale:.6g}"
 
 
-ROUNDING = 1e-9
-"""A correlation at lag zero that is closer to 1 than this is 1 up to rounding error."""
+ROUNDING = 1e-9  # a correlation at lag zero that is closer to 1 than this is 1 up to rounding error
 
 
 class LocallyStationary(LagNoise):

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
 
 
-LARGEST_RATIO = 1 / 3
-"""Details of a surround are at most this share of those of the object."""
+LARGEST_RATIO = 1 / 3  # details of a surround are at most this share of those of the object
 
 LEAST_BLOCKS = 16
 """Least number of blocks in the surround and in the object: the median of 16 details has a relative error of 29%, so
@@ -90,8 +89,7 @@ def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
     return np.isin(labels, np.unique(border[border > 0]))
 
 
-MEDIAN_OF_NOISE = float(ndtri(0.75))
-"""Median absolute value of standard normal noise."""
+MEDIAN_OF_NOISE = float(ndtri(0.75))  # median absolute value of standard normal noise
 
 FEWEST_BLOCKS = 4
 """Fewest blocks of two pixels along each axis whose median detail is an estimate: those of 4 x 4 pixels."""

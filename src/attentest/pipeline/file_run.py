@@ -110,8 +110,7 @@ def _untested(results: Sequence[Any]) -> dict[str, list[str]]:
     return {"untested": reasons} if reasons else {}
 
 
-SHOWN = {"maps": "attention", "regions": "region"}
-"""Names of what is saved as an array."""
+SHOWN = {"maps": "attention", "regions": "region"}  # names of what is saved as an array
 
 
 def _placed(kind: str, image: ImageSource, result: AttentionTestResult) -> bytes | None:

@@ -30,8 +30,7 @@ from attentest.search import CONVERGED, SearchOutcome
 from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.truncation_set import TruncationSet
 
-PRODUCTS_TOGETHER = 2**18
-"""Products that are added at a time."""
+PRODUCTS_TOGETHER = 2**18  # products that are added at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,8 +324,7 @@ def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, pa
     return eta
 
 
-KEY = b"attentest 1"
-"""Changes with every change of how random numbers are drawn."""
+KEY = b"attentest 1"  # changes with every change of how random numbers are drawn
 
 
 def seeds_of(observation: Observation, parts: Parts) -> NDArray[np.uint64]:

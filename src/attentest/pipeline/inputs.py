@@ -30,8 +30,7 @@ from attentest.noise.model import check_shape, complete
 from attentest.region.patch_grid import PatchGrid
 from attentest.runs.engine import FailedImage, OnError, reason_of
 
-MOST_GEOMETRIES = 16
-"""Number of image shapes whose geometry a test keeps."""
+MOST_GEOMETRIES = 16  # number of image shapes whose geometry a test keeps
 
 ARRAYS_PER_IMAGE = 8
 """Arrays of the size of an image that its test holds at a time, at most: one image more in a batch takes 5 to 6, with
@@ -42,8 +41,7 @@ LARGEST_PIXEL = 1e-5 / sys.float_info.epsilon
 this one by 1e-5 standard deviations. Below it the error bar says what rounding does to p: on null images of the bundled
 model it was up to 0.3 wide where rounding changes pixels by 2e-7, and up to 1 from 7e-7 on."""
 
-ENDED = object()
-"""Sentinel: one of the two iterables ended first."""
+ENDED = object()  # sentinel: one of the two iterables ended first
 
 Identity: TypeAlias = "int | str"
 """What the noise that randomised selection adds to an image comes from, beside the seed: its number or its name."""

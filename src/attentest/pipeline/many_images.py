@@ -25,8 +25,7 @@ Tested: TypeAlias = "list[AttentionTestResult] | FailedImage"
 
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
-REITERABLE = (Sequence, np.ndarray, torch.Tensor)
-"""Containers that can be iterated twice."""
+REITERABLE = (Sequence, np.ndarray, torch.Tensor)  # containers that can be iterated twice
 
 
 def stream_batches(

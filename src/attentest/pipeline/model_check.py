@@ -38,17 +38,10 @@ COUNTING, TESTING, LONGEST = 1.5, 4.0, 15.0
 LEAST_EVALUATIONS, MOST_EVALUATIONS = 64, 20_000
 """Bounds of the evaluations of the image that is tested."""
 
-USUAL_EVALUATIONS = 150
-"""Evaluations that p takes where scores are smooth (docs/measurements.md)."""
-
-VISITS = 1.5
-"""How often a piece that matters to p is visited: about."""
-
-LONG_SECONDS = 60.0
-"""An image that takes longer gets advice on how to take less."""
-
-WIDTH, INDENT = 100, 18
-"""Columns of the text, and of the names of its lines."""
+USUAL_EVALUATIONS = 150  # evaluations that p takes where scores are smooth (docs/measurements.md)
+VISITS = 1.5  # how often a piece that matters to p is visited: about
+LONG_SECONDS = 60.0  # an image that takes longer gets advice on how to take less
+WIDTH, INDENT = 100, 18  # columns of the text, and of the names of its lines
 
 KINDS: dict[Kind, str] = {
     "smooth": "smooth",

@@ -30,8 +30,7 @@ STRETCHES = (0.5, 0.5**0.5, 1.0, 2.0**0.5, 2.0)
 LENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Correlation lengths in pixels, where pixels were assumed to be independent."""
 
-LEFT_OUT = "Correlation lengths are left out"
-"""Beginning of the note where there are none."""
+LEFT_OUT = "Correlation lengths are left out"  # beginning of the note where there are none
 
 
 def sensitivity_of(

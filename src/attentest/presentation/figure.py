@@ -155,14 +155,9 @@ def make_plain(axes: Axes, label: str, size: float, hidden: Sequence[str] = ("to
     axes.spines[list(hidden)].set_visible(False)
 
 
-MM = 1 / 25.4
-"""A millimetre in inches."""
-
-WIDTH = 180.0
-"""Usual width of a figure in mm: the text width of a page."""
-
-NARROWEST, WIDEST = 60.0, 1000.0
-"""Least and greatest width in mm in which everything can be read."""
+MM = 1 / 25.4  # a millimetre in inches
+WIDTH = 180.0  # usual width of a figure in mm: the text width of a page
+NARROWEST, WIDEST = 60.0, 1000.0  # least and greatest width in mm in which everything can be read
 
 NARROW = 120.0
 """A figure narrower than this, such as one of a column of 80 mm, has panels below each other."""

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from attentest.record import ResultRecord
 
 
-COUNTS = "poisson"
-"""The noise of rows whose estimates are ratios of rates."""
+COUNTS = "poisson"  # the noise of rows whose estimates are ratios of rates
 
 ENDINGS = {
     "decided": "the search stopped once the verdict was certain",
@@ -29,8 +28,7 @@ FEW_DEGREES = 30.0
 """With fewer degrees of freedom of the standard error than this its uncertainty is mentioned: the 97.5% quantile of
 Student's distribution is 4% above that of the normal distribution, and the 99.95% quantile 11%."""
 
-ROUNDING = 1e-9
-"""Levels this close are the same."""
+ROUNDING = 1e-9  # levels this close are the same
 
 
 DISAGREE = (

@@ -21,20 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST = 24
-"""Usual number of images on a sheet."""
-
-COLUMNS, SIGNAL_COLUMNS = 6, 4
-"""Most images, and signals, in a row."""
+MOST = 24  # usual number of images on a sheet
+COLUMNS, SIGNAL_COLUMNS = 6, 4  # most images, and signals, in a row
 
 CELL, SIGNAL_CELL = (1.25, 1.56), (2.4, 1.3)
 """Width and height of an image, and of a signal, with its text, in inches."""
 
-LETTERS_PER_INCH = 17
-"""Letters of a title on an inch."""
-
-LINE_HEIGHT = 0.12
-"""Height of a line of text in inches, of which a randomised image has one more."""
+LETTERS_PER_INCH = 17  # letters of a title on an inch
+LINE_HEIGHT = 0.12  # height of a line of text in inches, of which a randomised image has one more
 
 FRAMES = {True: drawing.EXTREME_COLOUR, False: drawing.GREY, None: drawing.ORANGE}
 """Colours of the frames of significant, other and undecided images."""
@@ -109,14 +103,12 @@ def contact_sheet(
     return images
 
 
-FEW_POINTS = 100
-"""Up to this many p-values are drawn as points."""
+FEW_POINTS = 100  # up to this many p-values are drawn as points
 
 TINY = 0.01
 """P-values below this share of 1/n, the least of n that is to be expected by chance, would be drawn on zero."""
 
-MOST_TICKS = 8
-"""Most numbers on a logarithmic axis, apart from 1."""
+MOST_TICKS = 8  # most numbers on a logarithmic axis, apart from 1
 
 
 def draw_pvalues(

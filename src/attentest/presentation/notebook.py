@@ -24,14 +24,9 @@ from attentest.presentation.words import (
 )
 from attentest.statistics.multiple_testing import Adjustment
 
-ALPHA = 0.05
-"""Significance level of the verdict."""
-
-MOST_ROWS = 20
-"""Most images in the table of many results."""
-
-PICTURE_SIDE = 176
-"""Longer side of the picture, in screen pixels."""
+ALPHA = 0.05  # significance level of the verdict
+MOST_ROWS = 20  # most images in the table of many results
+PICTURE_SIDE = 176  # longer side of the picture, in screen pixels
 
 
 def result_html(picture: Picture) -> str:

@@ -134,8 +134,7 @@ def _opacity(attention: NDArray[Any]) -> NDArray[np.float64]:
 FEW, NARROWEST_NAMED = 3, 40.0
 """Up to so many channels have their ranges beside their numbers; axes of less than so many mm have neither."""
 
-MOST_POINTS = 2000
-"""A longer trace is drawn by its extremes in half as many columns."""
+MOST_POINTS = 2000  # a longer trace is drawn by its extremes in half as many columns
 
 
 def _draw_traces(axes: Axes, signal: NDArray[Any]) -> None:
@@ -358,17 +357,13 @@ def eight_bits(values: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.asarray(np.rint(255 * values), dtype=np.uint8)
 
 
-LONGEST_SIDE = 512
-"""Most pixels of a small picture on a side; a larger image is shown smaller."""
-
-LARGEST_FILE = 2**24
-"""Most bytes of the file of a small picture; its arrays take less."""
+LONGEST_SIDE = 512  # most pixels of a small picture on a side; a larger image is shown smaller
+LARGEST_FILE = 2**24  # most bytes of the file of a small picture; its arrays take less
 
 SHARP_SIDE = 256
 """Small images are enlarged to so many pixels, so that the outline of the region is finer than they are."""
 
-MOST_PARTS = 65_535
-"""Most components of a region whose numbers are kept: what 16 bits can hold."""
+MOST_PARTS = 65_535  # most components of a region whose numbers are kept: what 16 bits can hold
 
 
 def content_digest(content: bytes) -> str:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from attentest.images.spacing import Spacing
 
-TILES = 4
-"""Slices through the region in the strip below the three slices that cross in it."""
+TILES = 4  # slices through the region in the strip below the three slices that cross in it
 
 LEAST_SIDE = 240
 """Small volumes are enlarged by a whole factor to at least so many pixels, so that the strip can be seen."""
@@ -22,11 +21,8 @@ MOST_SIDE = 1024
 TRACE_WIDTH, LANE, LEAST_HEIGHT = 512, 36, 144
 """Pixels of a picture of traces: its width, the height of each channel, and its least height."""
 
-MOST_CHANNELS = 12
-"""Channels that are drawn, the first ones: as many as an ECG has."""
-
-FINE = 4
-"""Points at which a trace is drawn in each column of pixels, at least."""
+MOST_CHANNELS = 12  # channels that are drawn, the first ones: as many as an ECG has
+FINE = 4  # points at which a trace is drawn in each column of pixels, at least
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 
-UNSEEN = 1e-4
-"""Share of the distribution that may lie outside the picture."""
+UNSEEN = 1e-4  # share of the distribution that may lie outside the picture
 
 POINTS = 400
 """Points of the curve over the range that is shown, and again over where nearly all of the mass is."""
@@ -110,14 +109,12 @@ class ConditionalDensity:
         return increasing_roots(excess, np.zeros(len(levels)))
 
 
-SMALL = 0.005
-"""A tail that holds less than this share is shown again, enlarged."""
+SMALL = 0.005  # a tail that holds less than this share is shown again, enlarged
 
 ROOM = 2.6
 """Height of the axes over that of the curve, where there is room above it for the enlarged tail."""
 
-TAIL = 1e-3
-"""Share of the tail beyond the statistic that may lie outside its enlargement."""
+TAIL = 1e-3  # share of the tail beyond the statistic that may lie outside its enlargement
 
 FARTHEST_DRAWN = 6.0
 """An interval that ends farther out than this many times the range of everything else is cut off, with an arrow."""
@@ -324,8 +321,7 @@ def panel_count(picture: Picture) -> int:
     return 3 if picture.randomised_image is None else 4
 
 
-LONGEST_LABEL = 36
-"""Letters of the longest label of the density."""
+LONGEST_LABEL = 36  # letters of the longest label of the density
 
 
 def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: float | None = None) -> None:

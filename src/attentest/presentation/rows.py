@@ -30,8 +30,7 @@ CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
 MEASURES = ("part_size", "part_size_unit", "part_start", "part_end")
 """What a table has of the size of regions in the units of their files; of signals, where they begin and end."""
 
-MASK = ("mask_use", "mask_pixels")
-"""What a table has of masks: what they are for, and their pixels."""
+MASK = ("mask_use", "mask_pixels")  # what a table has of masks: what they are for, and their pixels
 
 MAP = ("map", "class", "class_label", "class_score", "class_predicted")
 """What a table has of maps for a class or a text: the map; number, label and score of the class; if it is predicted."""

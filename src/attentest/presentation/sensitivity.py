@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 FACTOR, LENGTH = "factor", "correlation_length"
 """Names of the two parameters of the noise in rows and tables."""
 
-ENDS = ("", "_low", "_high")
-"""Ends of the names of a value and of its bounds in a row."""
+ENDS = ("", "_low", "_high")  # ends of the names of a value and of its bounds in a row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -98,20 +98,14 @@ def _pyarrow() -> tuple[Any, Any]:
     return pa, pq
 
 
-GAP = 2
-"""Cells between two columns."""
-
-SHORTEST_NAME = 7
-"""Cells that names of images have at least."""
+GAP = 2  # cells between two columns
+SHORTEST_NAME = 7  # cells that names of images have at least
 
 NAME_SHARE = 4
 """Columns are left out before names are shortened to less than the width of the terminal divided by this."""
 
-ALWAYS = 0
-"""Rank of columns that are never left out."""
-
-WIDE_PAGE = 160
-"""Cells of a line of a file, in tables whose cells are broken."""
+ALWAYS = 0  # rank of columns that are never left out
+WIDE_PAGE = 160  # cells of a line of a file, in tables whose cells are broken
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,15 +20,13 @@ if TYPE_CHECKING:
     from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
     from attentest.statistics.noise_factor import SameVerdict
 
-SMALLEST = 1e-307
-"""Smaller p-values are shown as below it: their digits are lost in a float64."""
+SMALLEST = 1e-307  # smaller p-values are shown as below it: their digits are lost in a float64
 
 
 SAME = 0.01
 """Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
 
-ROUNDING = 1e-9
-"""Smaller differences, in standard errors, are shown as 0."""
+ROUNDING = 1e-9  # smaller differences, in standard errors, are shown as 0
 
 NEGLIGIBLE = 1e-5
 """So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
@@ -258,8 +256,7 @@ RELATIONS = {
 }
 """What the alternative hypothesis says of the mean of the region and what it is compared with."""
 
-WITHIN_THE_IMAGE = ("background", "neighbourhood")
-"""Contrasts with other parts of the same image."""
+WITHIN_THE_IMAGE = ("background", "neighbourhood")  # contrasts with other parts of the same image
 
 EVIDENT = 1e-100
 """A smaller p comes from noise that is small beside the contrasts of the image; a strong signal in noise has 1e-20."""
@@ -273,8 +270,7 @@ USUAL = (
 )
 """What is said of an evident difference within an image."""
 
-TINY = 1e-4
-"""Smaller shares are not written as percentages."""
+TINY = 1e-4  # smaller shares are not written as percentages
 
 
 def verdict_text(record: ResultRecord, alpha: float) -> str:

@@ -15,8 +15,7 @@ from attentest.region.patch_grid import PatchAxis, PatchGrid
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is less than this fraction of its largest score varies by rounding alone."""
 
-LARGEST_SCORE = 1e100
-"""Largest absolute score: squares of scores must not overflow."""
+LARGEST_SCORE = 1e100  # largest absolute score: squares of scores must not overflow
 
 
 def attention_map(scores: Tensor, patch_grid: PatchGrid, sign: Sign = "signed") -> Tensor:
@@ -62,8 +61,7 @@ COST_RATIO = 6
 """Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
 they are fewer than all pixels by this factor."""
 
-PIXELS_TOGETHER = 2**20
-"""Pixels that are computed at a time."""
+PIXELS_TOGETHER = 2**20  # pixels that are computed at a time
 
 
 class Margins(ABC):

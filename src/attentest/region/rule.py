@@ -332,8 +332,7 @@ class AbsoluteLevelMargins(_TwoSignMargins):
         return [(other, greatest, never), (outside, outside, never), (none, none, ~never), (~none, ~none, never)]
 
 
-ROUNDING = 1e-12
-"""Interpolation weights that differ by less than this are equal."""
+ROUNDING = 1e-12  # interpolation weights that differ by less than this are equal
 
 INSIDE, OUTSIDE, SPLIT = 0, 1, 2
 """Kinds of pixels. Beyond the outermost patch centres, neighbouring pixels have equal values whatever the scores are;

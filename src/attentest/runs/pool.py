@@ -22,8 +22,7 @@ from attentest.runs.engine import LONGEST_REASON, Answer, Item, State, Task, Wor
 if TYPE_CHECKING:
     import torch
 
-MOST_TRIES = 3
-"""A task by itself that ends its worker so many times is reported as failed."""
+MOST_TRIES = 3  # a task by itself that ends its worker so many times is reported as failed
 
 MOST_LOST_AT_START = 10
 """The run ends when so many workers in a row were lost before they were ready."""
@@ -34,8 +33,7 @@ LARGEST_SHARD = 100_000
 
 DEFAULT_SHARD, SHARDS_PER_WORKER = 32, 4
 
-WAIT_SECONDS = 1.0
-"""How often the driver looks at the workers; it can be interrupted meanwhile."""
+WAIT_SECONDS = 1.0  # how often the driver looks at the workers; it can be interrupted meanwhile
 
 WORKER_SECONDS = 60.0
 """By default a worker is ended that has given no sign of life for so long: a large model may hold it up for seconds."""

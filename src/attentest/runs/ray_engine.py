@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
 
-SIGNS = "signs"
-"""Name of the thread of a worker that gives signs of life while another does tasks."""
+SIGNS = "signs"  # name of the thread of a worker that gives signs of life while another does tasks
 
 INSTALL_FAILURE_HANDLER = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 """The function of Ray's library that installs its handler of SIGTERM and of crashes, by its symbol."""
 
-CONNECT_SECONDS = 5.0
-"""How long to wait for an answer at the address of a cluster."""
+CONNECT_SECONDS = 5.0  # how long to wait for an answer at the address of a cluster
 
 
 class RayEngine(PooledEngine[Any]):

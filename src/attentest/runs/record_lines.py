@@ -35,8 +35,7 @@ except ImportError:  # on Windows
 FORMAT = 1
 """Version of the lines; it changes when an earlier attentest could no longer read them rightly."""
 
-LOCK = ".lock"
-"""A file in a directory that one run at a time may write to; it says which."""
+LOCK = ".lock"  # a file in a directory that one run at a time may write to; it says which
 
 HOLDER = b"attentest: process "
 """How the content of such a file begins; one of other content is left as it is."""
@@ -44,8 +43,7 @@ HOLDER = b"attentest: process "
 LOCKED_BYTE = 2**40
 """Windows locks bytes rather than files: one beyond the end of any file, so that all of it can be read."""
 
-WAIT = 0.05
-"""Seconds between two tries of a lock that another process is about to release."""
+WAIT = 0.05  # seconds between two tries of a lock that another process is about to release
 
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors that reading a damaged line may raise."""

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 """The result of one trial, with the number of its image and the seconds it took."""
 
-Image = TypeVar("Image", int, str)
-"""What images are called in a file: numbers or names."""
+Image = TypeVar("Image", int, str)  # what images are called in a file: numbers or names
 
 RowCheck: TypeAlias = Callable[[Row], None]
 """Raises a ValueError, TypeError or KeyError for a row, or a header, that lacks what its readers need."""

@@ -22,8 +22,7 @@ from attentest.noise.model import check_shape, complete
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 
-UNIT_NOISE = Isotropic(1.0)
-"""The noise of the paper's images."""
+UNIT_NOISE = Isotropic(1.0)  # the noise of the paper's images
 
 
 def null_images(
@@ -271,8 +270,7 @@ def noise_deviation(noise: NoiseModel, size: int) -> float:
 POINTS = np.sinh(np.linspace(-6.0, 6.0, 8001))
 """Points at which two distributions of variance one are compared: dense in the middle, and as far out as 200."""
 
-SHAPE_TOLERANCE = 1e-10
-"""Relative tolerance of the shape parameter."""
+SHAPE_TOLERANCE = 1e-10  # relative tolerance of the shape parameter
 
 
 class Family(NamedTuple):

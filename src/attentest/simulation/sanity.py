@@ -33,15 +33,13 @@ from attentest.results.result import AttentionTestResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRAINED = "nothing"
-"""What is randomised of the model as it was trained."""
+TRAINED = "nothing"  # what is randomised of the model as it was trained
 
 ALIKE = 0.7
 """Maps whose rank correlation, the mean of all images, is at least this are called alike: half of the variance of their
 ranks is then common to both. That of maps of unrelated models is 0 on average."""
 
-MOST_IMAGES, MOST_COLUMNS = 6, 8
-"""Most images in a figure, and most panels beside each other."""
+MOST_IMAGES, MOST_COLUMNS = 6, 8  # most images in a figure, and most panels beside each other
 
 CELL, LINE = (1.25, 1.75), 0.15
 """Width and height of a panel with its texts, and height of a line of the title, in inches."""

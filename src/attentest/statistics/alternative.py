@@ -14,8 +14,7 @@ Alternative: TypeAlias = Literal["two-sided", "equal-tailed", "greater", "less"]
 """The alternatives of a test: those of SciPy, where "two-sided" is the paper's p-value of absolute values, and
 "equal-tailed", two-sided as well: twice the smaller tail."""
 
-ONE_SIDED = ("greater", "less")
-"""The alternatives with one tail."""
+ONE_SIDED = ("greater", "less")  # the alternatives with one tail
 
 
 def alternatives() -> tuple[str, ...]:

@@ -46,17 +46,13 @@ SHORT = 12
 FAR = 8.5
 """A normal number is greater than this with a probability of less than a rounding error of one."""
 
-FEW = 300
-"""With fewer parts than this, a rule of their own costs more than the nodes it saves."""
-
-MOST_TOGETHER = 4_000
-"""Panels that are processed at a time: their nodes fit into the cache."""
+FEW = 300  # with fewer parts than this, a rule of their own costs more than the nodes it saves
+MOST_TOGETHER = 4_000  # panels that are processed at a time: their nodes fit into the cache
 
 MOST_OF_IT = 0.75
 """What is left of a mass is a difference if no greater share than this is subtracted: that costs two bits."""
 
-MANY = 200
-"""With no more intervals than this, a second pass over arrays costs more than it saves."""
+MANY = 200  # with no more intervals than this, a second pass over arrays costs more than it saves
 
 _SQRT_HALF = np.sqrt(0.5)
 

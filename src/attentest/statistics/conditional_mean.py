@@ -24,8 +24,7 @@ from attentest.statistics.law import Law, Strips
 from attentest.statistics.roots import ROUNDING, increasing_roots
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
-MOST_TOGETHER = 2_000_000
-"""Intervals that are processed at a time, to bound memory."""
+MOST_TOGETHER = 2_000_000  # intervals that are processed at a time, to bound memory
 
 Cutoffs: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
 """Maps points to the values of T up to which, and from which on, it is extreme."""

@@ -23,8 +23,7 @@ from attentest.statistics.law import Law, Strips
 SMALLEST, MOST_TERMS = 1e-290, 100_000
 """Smaller tails are summed in logs, over at most so many terms: they decrease fast so far from the expected count."""
 
-TIE = 1e-9
-"""Two counts this close to being equally far from the expected one are."""
+TIE = 1e-9  # two counts this close to being equally far from the expected one are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -36,8 +36,7 @@ MAJORITY = 0.5
 COLUMNS = ("statistic", "z_obs", "gamma", "standard_error")
 """What unbiased estimates follow from: statistics, observed z, gamma of the law and standard errors."""
 
-UNKNOWN = (-math.inf, 0.0)
-"""Bounds on the log of a p-value of which nothing is known."""
+UNKNOWN = (-math.inf, 0.0)  # bounds on the log of a p-value of which nothing is known
 
 
 class HasPvalue(Protocol):

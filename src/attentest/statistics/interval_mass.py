@@ -29,8 +29,7 @@ LOG_2 = float(np.log(2.0))
 NEGLIGIBLE = 45.0
 """Where a Student density is lower than at the greatest point of an interval by so many logs, the rest is left out."""
 
-SHORT = 1.0
-"""Few nodes suffice where it falls by no more than so many logs."""
+SHORT = 1.0  # few nodes suffice where it falls by no more than so many logs
 
 FEW_NODES, NODES = 12, 40
 """Nodes of Gauss-Legendre quadrature: the density falls by NEGLIGIBLE logs at most."""

@@ -34,17 +34,13 @@ from attentest.statistics.truncation_set import TruncationSet
 
 Beyond: TypeAlias = Literal["same", "other", "unknown"]
 
-LEAST, MOST = 0.5, 2.0
-"""Range of the factors that are looked at."""
-
-PER_OCTAVE = 12
-"""Factors of a curve between one and twice it."""
+LEAST, MOST = 0.5, 2.0  # range of the factors that are looked at
+PER_OCTAVE = 12  # factors of a curve between one and twice it
 
 FACTORS = tuple(2.0 ** (step / PER_OCTAVE) for step in range(-PER_OCTAVE, PER_OCTAVE + 1))
 """Factors of a curve, from LEAST to MOST; 1 is one of them."""
 
-SHOWN_FACTORS = FACTORS[:: PER_OCTAVE // 2]
-"""Factors of a small table: 0.5, 0.71, 1, 1.41 and 2."""
+SHOWN_FACTORS = FACTORS[:: PER_OCTAVE // 2]  # factors of a small table: 0.5, 0.71, 1, 1.41 and 2
 
 POINTS = 29
 """Factors on each side of 1 at which a change of the verdict is looked for: 2.5% from one to the next."""
@@ -55,8 +51,7 @@ HALVINGS = 16
 GAP = 0.01
 """The two verdicts may be this far apart, relative to the factor at which one ends: it does not show in the text."""
 
-UNSURE = 0.05
-"""Share of the length of an interval that is much."""
+UNSURE = 0.05  # share of the length of an interval that is much
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

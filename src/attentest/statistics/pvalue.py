@@ -21,8 +21,7 @@ from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 TIE_TOLERANCE = 1e-12
 """Statistics this close, relative to the observed one, differ only by the order of summation."""
 
-MOST_PERMUTATIONS = 10**8
-"""Upper limit on the number of permutations, against typing errors."""
+MOST_PERMUTATIONS = 10**8  # upper limit on the number of permutations, against typing errors
 
 LogMasses: TypeAlias = tuple[Floats, Floats]
 """Log masses (k,) of what is at least as extreme as the observed statistics, and of the rest."""

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from attentest.statistics.columns import Floats, Integers
 
-FARTHEST = 1e12
-"""A root farther from zero than this is reported as infinite."""
+FARTHEST = 1e12  # a root farther from zero than this is reported as infinite
 
 RTOL = 1e-13
 """Relative accuracy of a root. Where the root is the mean of a truncated statistic, and another part of the truncation
@@ -20,8 +19,7 @@ set is far away, a mean that is off by one part in 10,000 can change a probabili
 ROUNDING = 1e-12
 """Values that are no greater than this are zero: those of log odds are not known any better."""
 
-MOST_STEPS = 200
-"""Upper limit on the steps of the root finder; bisection alone takes fewer."""
+MOST_STEPS = 200  # upper limit on the steps of the root finder; bisection alone takes fewer
 
 WIDENED = 4.0
 """Where a root is not between two points, the next point is this many times their distance farther."""

@@ -31,15 +31,13 @@ NEGLIGIBLE, UNSURE = 50.0, 10.0
 FARTHEST = 64.0
 """Distance in y from the mean beyond which there is no mass: there cosh(y)^-nu is below 1e-27 for nu = 1."""
 
-FLAT = 1e-30
-"""Least second derivative of minus the log density, per degree of freedom."""
+FLAT = 1e-30  # least second derivative of minus the log density, per degree of freedom
 
 PANEL, STEEP, LONG = 3.5, 14.0, 2.0
 """Greatest width of a panel in standard deviations of a normal density like the integrand, the most logs by which that
 falls over a panel, and the greatest width in y: the log of cosh has poles at distances of pi / 2 from the real line."""
 
-NODES = 10
-"""Nodes of Gauss-Legendre quadrature on a panel."""
+NODES = 10  # nodes of Gauss-Legendre quadrature on a panel
 
 NARROW = 0.2
 """If an interval of V is narrower than this, in units of gamma times its distance from T, three nodes measure it."""

@@ -31,8 +31,7 @@ Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters that have a meaning in Markdown, or in HTML within it."""
 
-NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")
-"""A list of numbers in JSON; some may be null."""
+NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")  # a list of numbers in JSON; some may be null
 
 
 Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]

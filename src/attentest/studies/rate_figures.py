@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-SHADE: Mapping[str, Any] = {"alpha": 0.16, "lw": 0, "zorder": 0}
-"""How a band or a row is shaded."""
-
-Style = tuple[str, str]
-"""Colour and marker."""
+SHADE: Mapping[str, Any] = {"alpha": 0.16, "lw": 0, "zorder": 0}  # how a band or a row is shaded
+Style = tuple[str, str]  # colour and marker
 
 
 def titled_panels(width: float, height: float, titles: Iterable[str], **shared: Any) -> tuple[Figure, list[Axes]]:

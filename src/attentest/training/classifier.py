@@ -38,8 +38,7 @@ RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
 EVALUATION_BATCH = 256
 
-INITIAL_DEVIATION = 0.02
-"""Standard deviation of initial weights, that of transformers."""
+INITIAL_DEVIATION = 0.02  # standard deviation of initial weights, that of transformers
 
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
 """From inputs (m, 1, *axes) to augmented ones (m, 1, *axes), in the same order."""

@@ -10,8 +10,7 @@ from attentest.definition import option
 from attentest.errors import InputError
 from attentest.training.bundled import ARCHITECTURES, patch_size_of
 
-LARGEST_SIDE = 1024
-"""Largest side of training images in pixels; the paper's have 64 at most."""
+LARGEST_SIDE = 1024  # largest side of training images in pixels; the paper's have 64 at most
 
 MOST_VALUES = 2**28
 """Most pixels of all training images together, which are drawn at once: 2 GiB of float64."""

@@ -29,11 +29,8 @@ from attentest.presentation.words import METHOD_NAMES, number_text, row_texts
 from attentest.progress import Progress
 from attentest.record import ResultRecord
 
-WIDTH, HEIGHT = 3.5, 2.7
-"""Size of the picture of a density in inches."""
-
-DPI = 180
-"""Pixels per inch: sharp on a screen of twice the usual resolution, and on paper."""
+WIDTH, HEIGHT = 3.5, 2.7  # size of the picture of a density in inches
+DPI = 180  # pixels per inch: sharp on a screen of twice the usual resolution, and on paper
 
 DENSITY_COLOURS, IMAGE_COLOURS = 48, 128
 """Colours of the files of densities, and of images too large to be enlarged: this keeps them small."""
@@ -66,8 +63,7 @@ class CardPictures:
         return png_file(np.asarray(Image.open(drawn).convert("RGB")), DENSITY_COLOURS)
 
 
-NAME = "the report"
-"""What messages call the file."""
+NAME = "the report"  # what messages call the file
 
 JSON_SUFFIX = ".json"
 SUFFIXES = (".html", ".htm", JSON_SUFFIX)
@@ -86,12 +82,10 @@ def check_report_path(path: Path, inputs: Iterable[Path] = ()) -> None:
         new_figure(1.0, 1.0)  # an error where Matplotlib is missing
 
 
-HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}
-"""Short names of adjusted p-values."""
+HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}  # short names of adjusted p-values
 
 
-LONGEST_NAME = 64
-"""Most characters of a name in a table; its middle is left out."""
+LONGEST_NAME = 64  # most characters of a name in a table; its middle is left out
 
 
 def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None) -> str:

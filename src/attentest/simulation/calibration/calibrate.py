@@ -31,8 +31,7 @@ from attentest.simulation.images import SimulatedImages
 ESTIMATION = 2
 """Follows the seed of the reference images from which the noise of an image is estimated."""
 
-MOST_REFERENCES = 10**5
-"""Upper limit on the number of reference images, against typing errors."""
+MOST_REFERENCES = 10**5  # upper limit on the number of reference images, against typing errors
 
 MOST_BY_DEFAULT = 100
 """With more reference images than this the noise is not estimated anew unless that is asked for: it takes long, and the
@@ -66,8 +65,7 @@ class ReestimatedNoise:
         return {"model": "estimated anew", "estimator": name, "images": self.images, "of": dict(self.truth.describe())}
 
 
-ROUNDING = 1e-12
-"""A sum below this fraction of its terms is rounding error."""
+ROUNDING = 1e-12  # a sum below this fraction of its terms is rounding error
 
 
 class NullImages:
@@ -202,8 +200,7 @@ class NullImages:
         return bool(abs(terms.sum()) > ROUNDING * np.abs(terms).sum())
 
 
-MOST_NULL_IMAGES = 10**8
-"""Upper limit on the number of null images, against typing errors."""
+MOST_NULL_IMAGES = 10**8  # upper limit on the number of null images, against typing errors
 
 
 def calibrate(

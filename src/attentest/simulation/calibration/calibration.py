@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 ALPHAS = (0.01, 0.05, 0.10)
 
-ERROR_RATE = 0.01
-"""Probability, at most, that a valid test is called one that rejects too often."""
+ERROR_RATE = 0.01  # probability, at most, that a valid test is called one that rejects too often
 
 FEWEST_EXPECTED = 10
 """Expected rejections at the greatest level below which no test is called calibrated."""
 
-NUMBERS = ("p", "p_low", "p_high", "naive_p")
-"""Numbers in the row of an image that was tested."""
+NUMBERS = ("p", "p_low", "p_high", "naive_p")  # numbers in the row of an image that was tested
 
 PLUG_IN = "plug_in_p"
 """P-value in the row of an image whose noise was estimated, if the estimate is taken for the truth."""
@@ -44,14 +42,12 @@ PLUG_IN = "plug_in_p"
 FALSE_HYPOTHESIS = "false_hypothesis"
 """What the row of an image has whose mean makes the hypothesis false."""
 
-MOST_REASONS = 3
-"""Reasons for failures that a summary names, the most frequent ones."""
+MOST_REASONS = 3  # reasons for failures that a summary names, the most frequent ones
 
 UNEVEN = 0.01
 """Kolmogorov-Smirnov p-values below this are mentioned: the error rate of that remark, beside ERROR_RATE."""
 
-FEW_POINTS = 100
-"""Up to this many p-values are drawn as points."""
+FEW_POINTS = 100  # up to this many p-values are drawn as points
 
 COLOURS = {"naive": drawing.NAIVE_COLOUR, "selective": drawing.EXTREME_COLOUR}
 

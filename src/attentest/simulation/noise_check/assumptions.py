@@ -45,8 +45,7 @@ ROUNDING = 1e-9
 SMALLEST_DEVIATION = 1e-6
 """Standard deviations of a mean below this, in units of that of a pixel, count as this."""
 
-SMALLEST_RATIO = 1e-300
-"""Ratios of standard deviations below this count as this."""
+SMALLEST_RATIO = 1e-300  # ratios of standard deviations below this count as this
 
 
 @dataclass(frozen=True, kw_only=True)

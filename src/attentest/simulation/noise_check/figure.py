@@ -20,31 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {HOLDS: GREEN, SMALL: ORANGE, BROKEN: VERMILION}
-"""Colours of the verdicts."""
-
-WIDTH = 12.0
-"""Width of the page in inches."""
-
-PANELS = 6.4
-"""Height of the two rows of panels in inches."""
-
-LINE = 0.185
-"""Height of a line of words in inches."""
-
-LETTERS = 158
-"""Letters in a line of words."""
-
-HEADINGS = 0.37
-"""Share of the width of the page that names and verdicts take."""
+COLOURS = {HOLDS: GREEN, SMALL: ORANGE, BROKEN: VERMILION}  # colours of the verdicts
+WIDTH = 12.0  # width of the page in inches
+PANELS = 6.4  # height of the two rows of panels in inches
+LINE = 0.185  # height of a line of words in inches
+LETTERS = 158  # letters in a line of words
+HEADINGS = 0.37  # share of the width of the page that names and verdicts take
 
 BAND = "95% of draws from the model"
 
-LONGEST_LAG = 12
-"""Longest lag that is drawn: beyond it correlations are mostly chance."""
-
-MAP_LIMITS = (0.5, 1.5)
-"""Ends of the colours of the variance map."""
+LONGEST_LAG = 12  # longest lag that is drawn: beyond it correlations are mostly chance
+MAP_LIMITS = (0.5, 1.5)  # ends of the colours of the variance map
 
 
 def draw(

@@ -21,8 +21,7 @@ from attentest.noise.stationary import STEPS
 NEAR = 3
 """Largest lag along each axis whose correlations are tested one by one; longer ones are averaged in rings."""
 
-LONGEST_SHARE = 0.5
-"""Longest lag, as a share of a side: beyond it there are few pairs of pixels."""
+LONGEST_SHARE = 0.5  # longest lag, as a share of a side: beyond it there are few pairs of pixels
 
 
 TRANSFORMED_TOGETHER = 2**16
@@ -142,14 +141,12 @@ def row_effects(tables: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
     return np.array(ratios), np.array(deviations)
 
 
-RESOLUTION = 1e-9
-"""Values closer than this share of their range are the same."""
+RESOLUTION = 1e-9  # values closer than this share of their range are the same
 
 LONGEST_GRID = 2**16
 """Most different values that are taken for numbers on a grid, such as grey levels of 16 bits."""
 
-MOST_BINS = 64
-"""Most bins of a histogram."""
+MOST_BINS = 64  # most bins of a histogram
 
 
 def grey_step(values: FloatArray) -> float:
@@ -214,8 +211,7 @@ MOST_SORTED = 2**15
 SMALLEST_SHARE = 1e-6
 """Standard deviations below this share of the average count as this: residuals of a masked area are exactly zero."""
 
-HALF_NORMAL = float(np.sqrt(0.5))
-"""Mean of exp(-u^2 / 2) for standard normal u."""
+HALF_NORMAL = float(np.sqrt(0.5))  # mean of exp(-u^2 / 2) for standard normal u
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -40,8 +40,7 @@ LEAST_REASON = "because the residuals of two images are the same up to their sig
 LEAST_SIDES = (2, 4, 4)
 """Least sides of the images in pixels, from the shortest to the longest; of images with fewer axes, the last ones."""
 
-FEWEST, MOST = 19, 100_000
-"""Limits of the number of simulated sets of images."""
+FEWEST, MOST = 19, 100_000  # limits of the number of simulated sets of images
 
 FIRST = 100
 """Simulated sets of images on which all is measured, for pictures and for what is expected; on later ones, that whose
@@ -60,8 +59,7 @@ QUICK_IMAGES, QUICK_PIXELS, QUICK_SIMULATIONS = 20, 32**2, 159
 """Images, pixels in their middle, and simulations of a quick check: seconds for images of any size, and as
 few simulations as adjusted p-values of 0.05 need."""
 
-BAND = (0.025, 0.975)
-"""Probabilities between which the bands of pictures lie."""
+BAND = (0.025, 0.975)  # probabilities between which the bands of pictures lie
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

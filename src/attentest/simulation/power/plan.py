@@ -126,15 +126,13 @@ class SimulatedTests:
 REGION_STYLES = ((drawing.BLUE, "o"), (drawing.VERMILION, "s"), (drawing.GREEN, "D"), (drawing.PURPLE, "^"))
 """Colours and markers of the kinds of region and numbers of draws, where gamma is on the axis."""
 
-MARKERS = "osD^v"
-"""Of the values of gamma, where the signal is on the axis."""
+MARKERS = "osD^v"  # of the values of gamma, where the signal is on the axis
 
 REJECTED = "share of images rejected (bars: 95% intervals)"
 OVERLAP = "mean overlap of region and signal, as IoU\n(bars: two standard errors)"
 LENGTH = "median length, as a multiple of the naive one\n(bars: quartiles)"
 
-PANEL_SIDE = 4.6
-"""Width of a panel in inches."""
+PANEL_SIDE = 4.6  # width of a panel in inches
 
 LONG = 10.0
 """From this ratio of the longest to the shortest on, lengths are drawn on a logarithmic axis."""

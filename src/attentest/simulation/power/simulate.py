@@ -24,17 +24,13 @@ from attentest.statistics.conditional_mean import detectable_means
 from attentest.statistics.draws import intervals_of_draws
 from attentest.statistics.multiple_testing import rate_of
 
-RANDOMISE = (0.0, 0.3, 0.5, 1.0)
-"""Values of gamma that are compared by default."""
-
-REGIONS = tuple(REGION_UNITS)
-"""What regions consist of; all are compared by default."""
+RANDOMISE = (0.0, 0.3, 0.5, 1.0)  # values of gamma that are compared by default
+REGIONS = tuple(REGION_UNITS)  # what regions consist of; all are compared by default
 
 DELTAS = (0.0, 1.0, 2.0, 3.0)
 """Heights of the square by default, in standard deviations of the noise."""
 
-MOST_TESTS = 10**6
-"""Upper limit on the number of tests, against typing errors."""
+MOST_TESTS = 10**6  # upper limit on the number of tests, against typing errors
 
 LARGEST_DELTA = 1e6
 """Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""

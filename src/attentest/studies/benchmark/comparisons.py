@@ -69,11 +69,8 @@ randomised = variant(
 )
 patches = variant("regions of patches", "pixels", lambda workload: workload.test.replace(region_unit="patches"))
 
-COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
-"""Numbers of images that are tested together."""
-
-SINGLE_IMAGES = 10
-"""At most this many are tested one by one."""
+COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)  # numbers of images that are tested together
+SINGLE_IMAGES = 10  # at most this many are tested one by one
 
 
 def many_images(workload: Workload) -> Iterator[Ratio]:
@@ -89,8 +86,7 @@ def many_images(workload: Workload) -> Iterator[Ratio]:
     return ratios({name: {"seconds": costs["seconds"]} for name, costs in workload.costs(works).items()})
 
 
-NEAREST, FARTHEST = 20.0, 40.0
-"""Bounds of the absolute values of the statistics."""
+NEAREST, FARTHEST = 20.0, 40.0  # bounds of the absolute values of the statistics
 
 GOAL = 2.0
 """Most of what lies between 0 and such a statistic cannot matter, so it should not be explored."""
@@ -148,8 +144,7 @@ CPU_GOAL = 1.5
 SMALL_BATCHES = {"cpu": (1, 8), "cuda": (64, 512)}
 """Batches that are compared with the default one, by the type of the device."""
 
-MORE_REPEATS = 3
-"""A forward pass is quick, so it is timed this many times as often as a test."""
+MORE_REPEATS = 3  # a forward pass is quick, so it is timed this many times as often as a test
 
 
 @torch.no_grad()

@@ -29,8 +29,7 @@ RECORD = Path(__file__).with_name("recorded_counts.json")
 COMMAND = f"attentest bench counts --record {'/'.join(('src', *RECORD.parts[-4:]))}"
 """How they are recorded, in a clone of the repository."""
 
-TOO_MANY = 2.0
-"""A case fails from this many times its recorded count on."""
+TOO_MANY = 2.0  # a case fails from this many times its recorded count on
 
 MUCH_LOWER = 0.75
 """Below this share of its recorded count, a case should be recorded again, so that it fails from fewer on."""

@@ -98,8 +98,7 @@ SLOWER_TIME = 1.25
 SLOWER_COUNT = 1.10
 """A time, or memory, that grew by more than this factor is called slower, and so is a count of evaluations."""
 
-MOST_NAMED = 10
-"""Most damaged lines whose numbers a note lists."""
+MOST_NAMED = 10  # most damaged lines whose numbers a note lists
 
 
 class Change(NamedTuple):
@@ -166,14 +165,12 @@ COLUMNS = 4
 MOST_DATES = 4
 """Dates below a panel; more would overlap."""
 
-TITLE_LETTERS = 45
-"""Letters of the title above each column."""
+TITLE_LETTERS = 45  # letters of the title above each column
 
 MARGIN = 1.25
 """Panels reach this factor beyond what is in them, so that mere noise does not look like a change."""
 
-LOGARITHMIC = 4.0
-"""From this ratio of its ends on, an axis is logarithmic."""
+LOGARITHMIC = 4.0  # from this ratio of its ends on, an axis is logarithmic
 
 
 def history_figure(runs: Sequence[Run]) -> Figure:

@@ -116,8 +116,7 @@ def side_by_side(
 SIZES = tuple(size for architecture, size in BUNDLED if architecture == "base")
 """Sides of the images of the models that can be measured: the bundled ones of the base architecture."""
 
-MOST_IMAGES = 10**7
-"""Upper limit on the number of images, against typing errors."""
+MOST_IMAGES = 10**7  # upper limit on the number of images, against typing errors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,11 +50,8 @@ def measured_alone(measure: Callable[..., dict[str, Any]], settings: BenchSettin
     return values
 
 
-INPUT = 224
-"""Side of the model's input."""
-
-SHAPES = ((480, 640), (2000, 3000))
-"""Heights and widths of the images."""
+INPUT = 224  # side of the model's input
+SHAPES = ((480, 640), (2000, 3000))  # heights and widths of the images
 
 
 def large_images(workload: Workload) -> Iterator[Ratio]:
@@ -167,8 +164,7 @@ def _cpu_seconds(arguments: tuple[str, ...]) -> float:
 PACKAGE = "si4attention"
 """The later package of the paper's authors; importing it changes torch's settings and random state."""
 
-GOAL = 1 / 150
-"""On a CPU, p alone should take at most this share of the time."""
+GOAL = 1 / 150  # on a CPU, p alone should take at most this share of the time
 
 
 def authors_package(workload: Workload) -> Iterator[Ratio]:

@@ -23,11 +23,8 @@ from attentest.studies.brain.dataset import LEAST_BRIGHT, LEAST_SHARE, Slices
 NOISE_IMAGES_PER_PATIENT = 10
 """Most slices of one patient in the noise part, because slices of a patient are alike."""
 
-LEAST_TESTED = 2
-"""Fewest patients to test on: intervals come from how much patients differ."""
-
-MOST_IMAGES = 10**8
-"""Upper bound on numbers of images; larger ones are typing errors."""
+LEAST_TESTED = 2  # fewest patients to test on: intervals come from how much patients differ
+MOST_IMAGES = 10**8  # upper bound on numbers of images; larger ones are typing errors
 
 PARTS = ("noise", "training", "test")
 

@@ -19,8 +19,7 @@ from attentest.errors import InputError
 from attentest.images.image_file import decoding, read_image
 from attentest.progress import Progress
 
-SIDE = 64
-"""Side of a slice in pixels, as in the paper."""
+SIDE = 64  # side of a slice in pixels, as in the paper
 
 WHITE = 255
 
@@ -124,8 +123,7 @@ are from The Cancer Imaging Archive (TCGA-LGG). Its licence is CC BY-NC-SA 4.0: 
 PLACES = ("", "kaggle_3m", "lgg-mri-segmentation/kaggle_3m")
 """Where in a folder the patients may be: the archive unpacks to the last two, which are copies of each other."""
 
-FLAIR_CHANNEL = 1
-"""The channels are: before contrast agent, FLAIR, after contrast agent."""
+FLAIR_CHANNEL = 1  # the channels are: before contrast agent, FLAIR, after contrast agent
 
 PACKED: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "flair": (np.uint8, (SIDE, SIDE)),
@@ -143,8 +141,7 @@ number of pixels that it had at its original size.
 LARGEST = 2**31
 """Most bytes that a packed file may unpack to, about 450,000 slices; more is an accident or an attack."""
 
-MOST_MASK_PIXELS = 256 * 256
-"""Pixels of a mask at its original size."""
+MOST_MASK_PIXELS = 256 * 256  # pixels of a mask at its original size
 
 
 class Pair(NamedTuple):

@@ -47,8 +47,7 @@ COLUMNS = 6
 CELL = 1.9
 """Pictures of slices per row, and the side of one in inches."""
 
-KEY = 0.9
-"""Height of the key below the pictures in inches."""
+KEY = 0.9  # height of the key below the pictures in inches
 
 
 def pvalues_figure(summary: Summary) -> Figure | None:

@@ -59,14 +59,12 @@ TRAINING_FIELDS = (
 )
 """Fields that the record of every training must have."""
 
-FACTS = "study.json"
-"""Name of the file with the facts about the slices and the command."""
+FACTS = "study.json"  # name of the file with the facts about the slices and the command
 
 RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
 """Fields that the record of every run must have."""
 
-LEAST_LOG = -1e300
-"""Replaces -inf, which JSON does not have."""
+LEAST_LOG = -1e300  # replaces -inf, which JSON does not have
 
 
 def model_directory(out: Path) -> Path:

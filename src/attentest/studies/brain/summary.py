@@ -35,8 +35,7 @@ from attentest.studies.measures import CONFIDENCE_LEVEL, LOG_P, MISSED, REJECTED
 
 Summary: TypeAlias = Mapping[str, Any]
 
-FORMAT = 1
-"""Version of the summary's format."""
+FORMAT = 1  # version of the summary's format
 
 CLASSES: Mapping[str, bool] = {"tumour": True, "free": False}
 """Names of the classes, and whether they have a tumour."""
@@ -282,8 +281,7 @@ def _points(rows: Sequence[Row]) -> dict[str, list[Any]]:
     }
 
 
-COUNT = 12
-"""Number of slices of each class."""
+COUNT = 12  # number of slices of each class
 
 
 class Gallery(NamedTuple):

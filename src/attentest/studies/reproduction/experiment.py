@@ -152,8 +152,7 @@ TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
 EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
 
-MOST_IMAGES = 10**6
-"""Largest number of images per series; more can only be a typing error."""
+MOST_IMAGES = 10**6  # largest number of images per series; more can only be a typing error
 
 COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian", "ours", "series")
 """Numbers of images of the experiments that count rejections."""

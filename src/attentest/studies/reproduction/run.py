@@ -146,8 +146,7 @@ def _cost(series: Series) -> float:
     return evaluations * RELATIVE_COST.get(series.model, RELATIVE_COST.get(architecture_of(series.model), 1.0))
 
 
-FORMAT = 1
-"""Version of the summary's format."""
+FORMAT = 1  # version of the summary's format
 
 DERIVATIVE_COST = 3.4
 """Cost of an evaluation with its derivative, as the adaptive search needs it, in plain ones (docs/measurements.md)."""
