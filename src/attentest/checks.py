@@ -19,12 +19,8 @@ CONFIDENCE_MARGIN = 1e-12
 def parameter_error(name: str, problem: str) -> InputError:
     """Return the error that a parameter has a value it must not have.
 
-    Parameters
-    ----------
-    name
-        Its name, perhaps with an explanation in brackets: "sigma (a standard deviation)".
-    problem
-        The rest of the sentence: "must be positive, got -1.0".
+    Its name may have an explanation in brackets, "sigma (a standard deviation)"; the problem is the rest of the
+    sentence: "must be positive, got -1.0".
     """
     return InputError(f"{name} {problem}.", name.partition(" (")[0])
 

@@ -44,16 +44,9 @@ def definition_table(title: object, definitions: Mapping[str, object], notes: Se
 def row_table(
     title: object, columns: Sequence[str], rows: Iterable[Sequence[object]], notes: Sequence[object] = ()
 ) -> str:
-    """Return a title, sentences, and a table with named columns as HTML.
+    """Return a title, sentences, and below them a table with named columns as HTML.
 
-    Parameters
-    ----------
-    title, notes
-        What is above the table.
-    columns
-        Names of the columns.
-    rows
-        A name, and a value for each other column; or a name and a sentence instead of values.
+    A row has a name, and a value for each other column; or a name and a sentence instead of values.
     """
 
     def row(name: object, *values: object) -> str:

@@ -100,17 +100,9 @@ def progress_reports(
 ) -> Iterator[Progress]:
     """Yield the function to report to; a bar is closed at the end, after an error or an interrupt too.
 
-    Parameters
-    ----------
-    progress
-        True shows a bar on standard error, in notebooks that have widgets a widget; False and None show nothing; a
-        function is called with (done, total).
-    total
-        Number of items in all; None if unknown.
-    unit
-        What the items are, in the singular.
-    doing
-        What is done with them, in a word.
+    True shows a bar on standard error, in notebooks that have widgets a widget; False and None show nothing; a function
+    is called with (done, total), where the total is None if it is unknown. Unit and doing say what the items are, in
+    the singular, and what is done with them, in a word.
     """
     check_progress(progress)
     if progress is not True:

@@ -77,15 +77,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 class Registry(dict[str, AnyPart]):
-    """The parts of one kind, by name.
-
-    Parameters
-    ----------
-    kind
-        What messages call a part of this kind, such as "search".
-    parts
-        The parts by name, in the order in which messages list them.
-    """
+    """The parts of one kind, by name, in the order in which messages list them; they call a part by its ``kind``."""
 
     def __init__(self, kind: str, parts: Mapping[str, AnyPart]) -> None:
         super().__init__(parts)
@@ -98,18 +90,10 @@ class Registry(dict[str, AnyPart]):
         return self[name].load()
 
     def create(self, text: str, called: str = "", *others: str, **keywords: Any) -> Any:
-        """Call the part that a text chooses, as "name" or "name:ARGUMENT", and return the outcome.
+        """Call the part that a text chooses, as "name" or "name:ARGUMENT", with keywords, and return the outcome.
 
-        Parameters
-        ----------
-        text
-            The name of a part, with its argument if it takes one.
-        called
-            What error messages call the text, such as "--contrast"; by default the kind of the parts.
-        others
-            What else may be chosen there, for error messages.
-        keywords
-            Keyword arguments of the part.
+        Errors call the text ``called``, such as "--contrast", by default the kind of the parts, and list what
+        ``others`` may be chosen there.
         """
         called = called or self.kind
         name, colon, argument = text.partition(":")

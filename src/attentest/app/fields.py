@@ -56,18 +56,12 @@ MOST_BUTTONS = 4  # more choices than this are a list to open
 
 
 def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[str, gr.Button]]:
-    """Add the fields to the page.
+    """Add the fields to the page, and return those of the page itself, those of a test, and the buttons of examples.
 
-    Returns
-    -------
-    fields
-        Those of the page itself: ``file``, the uploaded image, and which part of it is meant, ``frame``, ``window`` and
-        ``channels``; what is wrong with it, ``problem``, and the image with its region, ``preview``; the ``model``; and
-        ``test``, the button that starts a test.
-    form
-        The fields that define a test, by their names in ``questions()``.
-    examples
-        Buttons by the labels of the examples.
+    Those of the page itself are ``file``, the uploaded image, and which part of it is meant, ``frame``, ``window`` and
+    ``channels``; what is wrong with it, ``problem``, and the image with its region, ``preview``; the ``model``; and
+    ``test``, the button that starts a test. The others are by their names in ``questions()``, and by the labels of the
+    examples.
     """
     form: dict[str, Any] = {}
 

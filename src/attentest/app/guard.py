@@ -251,18 +251,9 @@ def _is_valid(model: Any, value: Any) -> bool:
 
 
 class Guard:
-    """A web application behind checks of who asks, for what, and about which files.
+    """A web application, by the protocol ASGI, behind checks of who asks, for what, and about which files.
 
-    Parameters
-    ----------
-    application
-        The application, by the protocol ASGI.
-    port
-        The port that it is served on.
-    uploads
-        The uploaded files: a question may name no other file.
-    questions
-        What the page can answer.
+    A question may name no file but those among ``uploads``, and ``questions`` are what the page can answer.
     """
 
     def __init__(self, application: ASGIApp, *, port: int, uploads: Uploads, questions: Questions) -> None:

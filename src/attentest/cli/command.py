@@ -168,14 +168,9 @@ def with_options_of(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
 
-    Parameters
-    ----------
-    group
-        A dataclass whose fields are options, as those of a definition are, or annotated like the parameters of a
-        command; under the heading ``panel``, if it has one. A field that is annotated with a definition takes the
-        values of all its options that a text can give, by name.
-    leave_out
-        Options that this command does not have: they keep their defaults.
+    The fields are options, as those of a definition are, or annotated like the parameters of a command; they are under
+    the heading ``panel``, if the dataclass has one. A field that is annotated with a definition takes the values of all
+    its options that a text can give, by name. Options that are left out keep their defaults.
     """
     options: list[inspect.Parameter] = []
     generated: dict[str, list[Field[Any]]] = {}

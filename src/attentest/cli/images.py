@@ -40,16 +40,9 @@ def image_sources(
 ) -> list[ImageSource]:
     """Return the images in the order in which they are given; those of a folder or a pattern by name.
 
-    Parameters
-    ----------
-    given
-        Files, folders, patterns such as ``scans/*.npy``, and text files of paths.
-    recursive
-        Whether folders in folders count; None for a command that does not ask.
-    stack
-        Whether files are stacks of images, which :func:`for_model` takes apart.
-    frame, window, channels
-        As in ``read_image``.
+    They are given as files, folders, patterns such as ``scans/*.npy``, and text files of paths. ``recursive`` says
+    whether folders in folders count, None for a command that does not ask; ``stack``, whether files are stacks of
+    images, which :func:`for_model` takes apart; the others are as in ``read_image``.
     """
     from attentest.images.image_source import SUFFIXES, ImageSource
 

@@ -46,22 +46,12 @@ def print_table(
     complete: Sequence[str] = ("--json",),
     context: bool = False,
 ) -> None:
-    """Print a row per image, or per component of its region, with verdicts and footnotes.
+    """Print a row per image, or per component of its region, with verdicts at level alpha and footnotes.
 
-    The verdict on a component is that of its p-value adjusted within the image.
-
-    Parameters
-    ----------
-    images
-        The rows of each image: one, or one for each component.
-    alpha
-        Significance level of the verdicts.
-    confidence_level
-        Level of the confidence intervals; None to leave them out.
-    complete
-        Options that give all columns, and names in full, to be named where the terminal is too narrow for them.
-    context
-        Whether to show how large differences are within their image; they are wherever a p is tiny.
+    The verdict on a component is that of its p-value adjusted within the image. Without a ``confidence_level``
+    intervals are left out. ``complete`` are the options that give all columns, and names in full, to be named where the
+    terminal is too narrow for them. ``context`` shows how large differences are within their image, as it is wherever a
+    p is tiny.
     """
     rows: list[Row] = []
     groups: list[int] = []

@@ -101,17 +101,11 @@ def read_folder(directory: Path) -> list[tuple[str, ResultRecord | None]]:
 
 
 def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return columns of a CSV file, each with the values of images by their names.
+    """Return columns of a CSV file, each with the values of images by their names as tested.
 
-    Parameters
-    ----------
-    path
-        The file: UTF-8, separated by commas, semicolons or tabs, with the names of the columns in its first line.
-    names
-        Names of the images, as tested. A row belongs to one by this name or its last part, the file name; one of a
-        stack to all its slices.
-    image, columns
-        Column with the names, and those that are returned.
+    The file is UTF-8, separated by commas, semicolons or tabs, with the names of the columns in its first line. A row
+    belongs to the image whose name, or the last part of it, the file name, it has in the column ``image``; one of a
+    stack to all its slices.
     """
     try:
         with path.open("rb") as file:

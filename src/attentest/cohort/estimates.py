@@ -68,12 +68,8 @@ def estimates_from_draws(images: Sequence[Mapping[str, Sequence[float]]]) -> Est
     """Return the mean of U over the draws of each image, which is unbiased for the mean difference of their regions.
 
     The image's own noise is in all of U and the added noise in each by itself, so that the variance is at most that of
-    equal regions, whose parts of the image's noise are the same.
-
-    Parameters
-    ----------
-    images
-        Statistics, observed z, gamma and standard errors of the draws of each (``attentest.statistics.draws``).
+    equal regions, whose parts of the image's noise are the same. The draws are columns of
+    ``attentest.statistics.draws``.
     """
     values, naive, errors = [], [], []
     for draws in images:

@@ -49,14 +49,7 @@ def sobel_y(dimension: int = 2) -> NDArray[np.float64]:
 def gaussian(sigma: float, truncate: float = 4.0, dimension: int = 2) -> NDArray[np.float64]:
     """Return the kernel of ``scipy.ndimage.gaussian_filter``, with sides of the same odd length.
 
-    Parameters
-    ----------
-    sigma
-        Standard deviation in pixels.
-    truncate
-        Number of standard deviations from the centre to the border of the kernel.
-    dimension
-        Number of axes.
+    sigma is in pixels, and the border ``truncate`` times as far from the centre.
     """
     sigma, truncate = positive_number(sigma, "sigma (of the blur)"), positive_number(truncate, "truncate")
     if sigma * truncate > LARGEST_KERNEL / 2 - 1:

@@ -56,15 +56,9 @@ DECODING_ERRORS = (
 def decoding(problem: str, *errors: type[Exception], quoted: bool = False) -> Iterator[None]:
     """Replace the errors that a decoder raises on a damaged file by an :class:`InputError`.
 
-    Parameters
-    ----------
-    problem
-        The sentence of the error, without its full stop.
-    errors
-        Errors of the decoder besides ``DECODING_ERRORS``.
-    quoted
-        Whether the sentence ends with what the decoder said, in parentheses. What it says about a medical image may
-        quote a tag about the patient.
+    They are ``DECODING_ERRORS`` and the others that are given. The problem is the sentence of the error, without its
+    full stop; if ``quoted``, it ends with what the decoder said, in parentheses, which about a medical image may quote
+    a tag about the patient.
     """
     caught: tuple[type[Exception], ...] = (*DECODING_ERRORS, *errors)
     try:

@@ -55,22 +55,12 @@ def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
 
 
 def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[Any]:
-    """Return the pixels of a Pillow picture, upright and unscaled.
+    """Return the pixels (H, W) or (H, W, 3) of a Pillow picture, unscaled, and upright as its EXIF orientation says.
 
-    Parameters
-    ----------
-    picture
-        Upright means turned as its EXIF orientation says. A picture opened from a file should not be loaded yet:
-        afterwards it no longer shows that Pillow reduced 16 bits per channel to 8.
-    name
-        Name of the picture in errors.
-
-    Returns
-    -------
-    Array of shape (H, W) or (H, W, 3)
-        bool, uint8 or uint16, whose range is that of the picture, or int32 or float32, which have no range. A palette
-        is replaced by its colours, or grey values if all colours used are grey. An alpha channel is dropped if every
-        pixel is opaque.
+    A picture opened from a file should not be loaded yet: afterwards it no longer shows that Pillow reduced 16 bits per
+    channel to 8. Pixels are bool, uint8 or uint16, whose range is that of the picture, or int32 or float32, which have
+    no range. A palette is replaced by its colours, or grey values if all colours used are grey. An alpha channel is
+    dropped if every pixel is opaque. Errors call the picture by its name.
     """
     from PIL import ImageOps
 

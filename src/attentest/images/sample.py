@@ -62,15 +62,10 @@ ARRAYS = {
 
 
 def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
-    """Return an image as a sample.
+    """Return a signal, an image, or a volume or video, of one to three axes, as a sample.
 
-    Parameters
-    ----------
-    image
-        PIL image, NumPy array (H, W) or (H, W, C), torch tensor (H, W) or (C, H, W), or the path of an image file.
-        Signals and volumes are arrays or tensors with their axes, after that of the channels if there is one.
-    dimension
-        Number of axes: 1 of a signal, 2 of an image, 3 of a volume or a video.
+    An image is a PIL image, NumPy array (H, W) or (H, W, C), torch tensor (H, W) or (C, H, W), or the path of an image
+    file. Signals and volumes are arrays or tensors with their axes, after that of the channels if there is one.
     """
     if isinstance(image, Sample):
         return image

@@ -80,24 +80,14 @@ def equal_strength(
     The logs of the mean absolute residuals are a table of cells and images. Do cells differ by more than they scatter
     from image to image? Fisher's F is computed twice, for any difference between cells and for a smooth one, a
     polynomial of degree two over the image, which few images show as well; the smaller p-value is doubled. Absolute
-    values, because squares have heavier tails; logs, so that images with more noise than others do not count more.
-    Two things are allowed for. Noise that is correlated makes neighbouring cells alike, so both degrees of freedom are
+    values, because squares have heavier tails; logs, so that images with more noise than others do not count more. Two
+    things are allowed for. Noise that is correlated makes neighbouring cells alike, so both degrees of freedom are
     multiplied by Box's epsilon (1954), from the squared correlations, which are those of squared residuals. And
     residuals of K images have the correlation -1 / (K - 1) between images, since their mean was removed.
 
-    Parameters
-    ----------
-    planes : (K, C, *axes)
-        Residuals of K images, minus their mean, with variance 1; 0 where they are not used.
-    used : (*axes)
-        Whether a pixel is used.
-    autocorrelation
-        Correlation of the residuals at every lag along each axis if they are stationary, 1 in the middle.
-
-    Returns
-    -------
-    The p-value, and the standard deviation of the log of the strength over the image; None if there are too few images
-    or cells to tell.
+    Planes, the pixels used and the autocorrelation are those of :func:`stationary_correlation`. Returned are the
+    p-value, and the standard deviation of the log of the strength over the image; None if there are too few images or
+    cells to tell.
     """
     count, cells = len(planes), Cells(used.shape)
     shares = cells.means(used.astype(np.float64))

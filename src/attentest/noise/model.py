@@ -140,15 +140,8 @@ class BaseNoise:
         image y contributes q(y) = y' Q y, and Q depends on the contrast and on the kind of model. With K - 1 degrees of
         freedom of the residuals its estimate has the mean E q and the variance Var q / (K - 1), so it varies like a
         multiple of a chi-squared variable with (K - 1) 2 (E q)^2 / Var q degrees of freedom (Satterthwaite 1946).
-        Returned is 2 (E q)^2 / Var q under the estimated model. The default, 1, is the least: as if each residual image
-        gave one value of the contrast.
-
-        Parameters
-        ----------
-        eta : (k, n)
-            The contrasts.
-        origin
-            Record of how the model was estimated.
+        Returned is 2 (E q)^2 / Var q under the model, which was estimated as ``origin`` records. The default, 1, is the
+        least: as if each residual image gave one value of the contrast.
         """
         return np.ones(len(eta))
 

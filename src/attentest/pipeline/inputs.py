@@ -123,15 +123,8 @@ class Input:
 class Inputs:
     """Makes inputs of images of any shapes; an image that does not fit the test raises an error.
 
-    Parameters
-    ----------
-    definition
-        The test: preprocessing, intensity range, channels, units of regions, and noise and contrast, which may be for
-        one shape only.
-    scores
-        The model.
-    properties
-        Those of the model.
+    The definition says preprocessing, intensity range, channels, units of regions, and noise and contrast, which may be
+    for one shape only.
     """
 
     def __init__(self, definition: Definition, scores: ScoreFunction, properties: ScoreProperties) -> None:

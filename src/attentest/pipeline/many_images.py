@@ -41,14 +41,8 @@ def stream_batches(
 ) -> Generator[list[Tested], None, None]:
     """Yield lists of the results of images that were tested together; those of an image are a list again.
 
-    Parameters
-    ----------
-    pipeline
-        The test.
-    request
-        What is asked about each image: it has one result, or one for each connected component of its region.
-    images, progress, references, names, on_error, engine
-        As in :meth:`AttentionTest.map`.
+    It has one result, or one for each connected component of its region if that is requested. The other parameters are
+    those of :meth:`AttentionTest.map`.
     """
     for listed, name in ((images, "images"), (references, "references")):
         none_needed = listed is None and name == "references"

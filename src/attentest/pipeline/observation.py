@@ -143,14 +143,8 @@ class Observation:
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """Return a function of model inputs as a function of image indices (m,) and points z (m,) on their lines.
 
-        Parameters
-        ----------
-        function
-            Maps inputs (m, C, *sides), and the choices made for them if any were, to scores.
-        direction : (k, C, *sides)
-            Direction of each line, in the inputs.
-        origin : (k,)
-            The points z at which the lines pass through the observed inputs.
+        It maps inputs (m, C, *sides), and the choices made for them if any were, to scores. The lines have directions
+        (k, C, *sides), in the inputs, and pass through the observed inputs at the points z that are their origins (k,).
         """
 
         def scores(image: Tensor, z: Tensor) -> Tensor:

@@ -45,21 +45,11 @@ def row_notes(
     *,
     simultaneous: bool = False,
 ) -> list[str]:
-    """Return what must be said of the numbers of one row of a table.
+    """Return what must be said of the numbers of one row of a table; nothing of an image that could not be tested.
 
-    Parameters
-    ----------
-    row
-        The row; of an image that could not be tested there is nothing to say.
-    rejected
-        Whether its own p-value is at most alpha, or with simultaneous intervals, whether Holm's method rejects its
-        hypothesis; None if the error bars do not tell.
-    alpha
-        Significance level.
-    interval_level
-        Level of the confidence interval that is shown; None if none is.
-    simultaneous
-        Whether that interval is the one that covers together with those of the other components.
+    ``rejected`` says whether its own p-value is at most alpha, or with simultaneous intervals, whether Holm's method
+    rejects its hypothesis; None if the error bars do not tell. ``interval_level`` is that of the interval that is
+    shown, if one is, which is ``simultaneous`` if it covers together with those of the other components.
     """
     from attentest.noise.implausible import NO_NOISE, SMOOTHER
     from attentest.search import ROUGH

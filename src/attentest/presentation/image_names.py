@@ -32,17 +32,9 @@ def common_folder(names: Sequence[str]) -> str:
 def shortened(names: Iterable[str], width: int, ellipsis: str = ELLIPSIS) -> dict[str, str]:
     """Return names by themselves in at most ``width`` cells of a terminal each, no two of them the same.
 
-    The middle of a long name is left out. Of names that this would make the same, the part that tells them apart is
-    shown; if there is no room for it, they are numbered.
-
-    Parameters
-    ----------
-    names
-        The names, as :func:`shown` returns them.
-    width
-        Width of the column in cells; a Chinese character takes two.
-    ellipsis
-        What stands for the part that is left out.
+    The names are as :func:`shown` returns them; a Chinese character takes two cells. The middle of a long name is left
+    out. Of names that this would make the same, the part that tells them apart is shown; if there is no room for it,
+    they are numbered.
     """
     whole = list(dict.fromkeys(names))
     attempts = [[elided(name, width, ellipsis, share) for name in whole] for share in SHARES]

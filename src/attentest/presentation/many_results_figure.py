@@ -46,18 +46,8 @@ def contact_sheet(
 ) -> list[Axes]:
     """Draw tested images in the order of their p-values, and return the axes of each.
 
-    Parameters
-    ----------
-    pictures
-        Results with their images, in any order.
-    total
-        Number of images of which these are the ones with the smallest p-values, if there are more.
-    alpha
-        Significance level of the verdicts.
-    of
-        What each picture shows, in the singular.
-    make
-        Makes the figure, of a width and a height in inches.
+    They may be those with the smallest p-values of a ``total``. ``of`` says what each shows, in the singular, and
+    ``make`` makes the figure, of a width and a height in inches.
     """
     if not pictures:
         raise InputError("there is nothing to draw: give at least one result.")

@@ -292,18 +292,9 @@ def overlay_pixels(
 ) -> NDArray[np.uint8]:
     """Return an image with the outline of its region as pixels (h, w, 3); a grey one is tinted by attention.
 
-    Parameters
-    ----------
-    image : (H, W) or (H, W, 3)
-        The image.
-    attention : (H, W)
-        The attention map, from 0 to 1; None to leave it out. A colour image, too, is shown without.
-    region, part : (H, W) bool
-        The region, and its compared part, whose outline is thicker.
-    side
-        Length of the longer side in pixels.
-    mask : (H, W) bool
-        A mask, whose outline is dashed.
+    The image is (H, W) or (H, W, 3), and all that lies on it (H, W): the attention map, from 0 to 1, which a colour
+    image is shown without; the region, and its compared part, whose outline is thicker; and a mask, whose outline is
+    dashed. The longer side gets so many pixels.
     """
     shown = image if image.ndim == 3 else np.stack([image] * 3, axis=2)
     if attention is not None and image.ndim == 2:

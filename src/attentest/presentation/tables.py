@@ -163,21 +163,11 @@ def print_table(
     separated: bool = False,
     width: int | None = None,
 ) -> None:
-    """Print a table on standard output.
+    """Print a table on standard output, with a title above it and a caption below.
 
-    Parameters
-    ----------
-    columns
-        The columns.
-    title, caption
-        A line above it, and one below.
-    groups
-        Number of rows of each group; if there are groups of more than one row, a line is left free between groups.
-    separated
-        Whether a line is left free between all rows.
-    width
-        Cells of a line, which is never broken; None to break what is too long for the terminal, or for a wide page if
-        it is printed to a file.
+    If there are groups of more than one row, given by their numbers of rows, a line is left free between groups; if
+    rows are ``separated``, between all of them. A line of a ``width`` in cells is never broken; without it, what is too
+    long for the terminal is, or for a wide page if it is printed to a file.
     """
     console = Console(width=table_width() or WIDE_PAGE if width is None else width, highlight=False)
     table = Table(

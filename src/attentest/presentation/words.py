@@ -46,16 +46,8 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
     """Return a p-value as its search knows it: "0.042", or "0.02 to 0.41 (max_evaluations)".
 
     Only a search that converged made the error bar as narrow as it was asked to. Of any other the whole error bar is
-    shown, with the status, and not a p-value that is somewhere in it.
-
-    Parameters
-    ----------
-    p, bounds
-        The p-value, and the least and the greatest one compatible with what the search knows.
-    status
-        How the search ended.
-    digits
-        Significant digits.
+    shown, with the status, and not a p-value that is somewhere in it. The bounds are the least and the greatest p-value
+    compatible with what the search knows.
     """
     return number_text(p, digits) if is_converged(status) else f"{range_text(*bounds, digits)} ({status})"
 
@@ -103,16 +95,9 @@ def difference_number(difference: float, statistic: float) -> str:
 
 
 def row_texts(row: Mapping[str, Any], digits: int = 3) -> dict[str, str]:
-    """Return the numbers of a row as tables show them, by the names of their columns.
+    """Return the numbers of the row of a tested image as tables show them, by the names of their columns.
 
-    Where p is shown as a range, a footnote (:func:`row_notes`) says why.
-
-    Parameters
-    ----------
-    row
-        The row of an image that was tested; infinite numbers may be texts.
-    digits
-        Significant digits of the selective p-value.
+    Where p is shown as a range, a footnote (:func:`row_notes`) says why. Infinite numbers may be texts.
     """
 
     def numbers(*names: str) -> list[float]:
@@ -480,18 +465,9 @@ METHOD_NAMES: dict[Adjustment, str] = {
 def summary_text(
     known: ManyPvalues, alpha: float, of: str = "image", methods: Sequence[Adjustment] | None = None
 ) -> str:
-    """Return a summary of many p-values at a significance level.
+    """Return a summary of many p-values at a significance level; ``of`` says what they are of, in the singular.
 
-    Parameters
-    ----------
-    known
-        The p-values.
-    alpha
-        Significance level.
-    of
-        What the p-values are of, in the singular.
-    methods
-        How to adjust them; by default all ways that are valid, after the rates of those that are not adjusted.
+    By default they are adjusted in all ways that are valid, after the rates of those that are not adjusted.
     """
     lines, decisions = [counted(len(known), of)], []
     if methods is None:

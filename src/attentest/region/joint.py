@@ -13,15 +13,9 @@ from torch import Tensor
 class JointMargins:
     """The margins of several maps of k images, as a search uses them (``attentest.search.problem.Margins``).
 
-    Scores (m, n) are those of the maps, one after the other, and then values that must be negative, such as by how much
-    the scores of other classes exceed that of the predicted one.
-
-    Parameters
-    ----------
-    maps
-        The margins of each map (``attentest.region.attention_map.Margins``, or joint ones) and the shape of its scores.
-    conditions
-        Number of the values that must be negative.
+    Scores (m, n) are those of the maps, one after the other, and then as many values as there are conditions, which
+    must be negative, such as by how much the scores of other classes exceed that of the predicted one. Each map has its
+    margins (``attentest.region.attention_map.Margins``, or joint ones) and the shape of its scores.
     """
 
     def __init__(self, maps: Sequence[tuple[Any, tuple[int, ...]]], conditions: int = 0) -> None:

@@ -57,14 +57,8 @@ class Engine(Protocol):
     ) -> Iterator[tuple[list[Task], list[Item]]]:
         """Yield tasks and what they gave, a few at a time as they are finished; each task exactly once.
 
-        Parameters
-        ----------
-        work
-            What is to be done.
-        tasks
-            The tasks; they are taken one after the other as there is room for them.
-        progress
-            Called with (tasks done, number of tasks or None if it is unknown).
+        Tasks are taken one after the other as there is room for them. ``progress`` is called with (tasks done, number
+        of tasks or None if it is unknown).
         """
         ...
 

@@ -183,18 +183,9 @@ def number_of(tasks: Iterable[Any]) -> int | None:
 class PooledEngine(ABC, Generic[Worker]):
     """An engine with workers, which are kept from one work to the next as long as it is entered.
 
-    They are kept busy with shards of tasks, and replaced when they are lost.
-
-    Parameters
-    ----------
-    workers
-        Number of workers; None for as many as there is room for.
-    cores
-        Cores of each worker; None where that depends on the work.
-    shard
-        Tasks that are sent to a worker at a time; None where that depends on their number.
-    worker_timeout
-        Seconds after which a worker that gives no sign of life is ended, and its tasks are given to another.
+    They are kept busy with shards of tasks, and replaced when they are lost. By default there are as many workers as
+    there is room for, and cores of each and tasks of a shard depend on the work. A worker that gives no sign of life
+    for ``worker_timeout`` seconds is ended, and its tasks are given to another.
     """
 
     name: ClassVar[str]

@@ -268,14 +268,7 @@ def _prepared(variables: dict[str, str]) -> Iterator[None]:
 def serve(connection: Connection, signs: c_ulong, cores: int) -> None:
     """Be a worker process: hold the present work, and do what the driver sends until it closes the connection or ends.
 
-    Parameters
-    ----------
-    connection
-        To the driver.
-    signs
-        Number of signs of life, in memory that the driver reads: it is not held up by what the connection waits for.
-    cores
-        Number of threads to compute with.
+    The number of signs of life is in memory that the driver reads: it is not held up by what the connection waits for.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the driver, which ends its workers
     threading.Thread(target=_end_with_driver, daemon=True).start()

@@ -74,15 +74,8 @@ def read_lines(path: Path, add: Callable[[Values, int], None], damaged: Callable
     """Pass the object on each complete line of a file, and its place in bytes, to ``add``; return where they end.
 
     One line at a time is in memory. A file that does not exist has no lines, and an unfinished last line is left out.
-
-    Parameters
-    ----------
-    path
-        The file.
-    add
-        Takes an object; an error that it raises is damage.
-    damaged
-        Takes the number of a damaged line in the file, from 1, and what is wrong with it.
+    An error that ``add`` raises is damage; ``damaged`` takes the number of such a line, from 1, and what is wrong with
+    it.
     """
     _check_regular(path)
     try:
@@ -146,17 +139,10 @@ def _check_regular(path: Path) -> None:
 
 
 class LineWriter:
-    """Adds lines to a file.
+    """Adds lines to a file, open for reading and adding, that ends with its last complete line.
 
-    Parameters
-    ----------
-    path, file
-        The file, open for reading and adding, which ends with its last complete line.
-    end
-        Where that is.
-    copy
-        An open file with the same content that no one else can reach, from which the file is written again if it is
-        taken away; None if that is not worth it.
+    ``copy`` is an open file with the same content that no one else can reach, from which the file is written again if
+    it is taken away; None if that is not worth it.
     """
 
     def __init__(self, path: Path, file: BinaryIO, end: End, copy: BinaryIO | None) -> None:

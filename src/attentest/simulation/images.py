@@ -28,23 +28,9 @@ UNIT_NOISE = Isotropic(1.0)  # the noise of the paper's images
 def null_images(
     rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE, axes: int = 2
 ) -> NDArray[np.float64]:
-    """Draw images of zero mean, or signals or volumes.
+    """Draw images (count, size, size) of zero mean; with 1 or 3 axes, signals or volumes of as many sides.
 
-    Parameters
-    ----------
-    rng
-        Source of randomness.
-    count, size
-        Number of images and side of each in pixels.
-    noise
-        Noise model, or the standard deviation of independent noise.
-    axes
-        Number of axes: 1 of signals, 2 of images, 3 of volumes.
-
-    Returns
-    -------
-    images : (count, size, size) float64
-        With as many sides as axes.
+    The noise is a model, or the standard deviation of independent noise.
     """
     if count < 1 or size < 1:
         raise InputError(f"count and size must be at least 1, got count={count} and size={size}.")
@@ -62,20 +48,9 @@ def signal_images(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Draw images whose mean is ``delta`` on a square of side ``size // share`` placed at random.
 
-    Parameters
-    ----------
-    rng, count, size, noise, axes
-        As in :func:`null_images`; ``size`` must be at least ``share``.
-    delta
-        Strength of the signal, or a pair (low, high) to draw it uniformly for each image.
-    share
-        The square has this share of a side.
-
-    Returns
-    -------
-    images : (count, size, size) float64
-    squares : (count, size, size) bool
-        The pixels that have the signal.
+    A pair of deltas (low, high) is a range from which one is drawn for each image; the other parameters are those of
+    :func:`null_images`. Returned are the images (count, size, size), and a mask of the pixels of each that have the
+    signal.
     """
     if size < share:
         raise InputError(f"a signal image needs size >= {share}, got {size}.")

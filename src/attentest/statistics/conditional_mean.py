@@ -33,19 +33,8 @@ Cutoffs: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
 def mean_bounds(law: Law, sets: Sequence[TruncationSet], levels: ArrayLike) -> tuple[Floats, Floats]:
     """Return the least and the greatest mean at which P(T >= t) equals a level, given what is known of the sets.
 
-    Parameters
-    ----------
-    law
-        The law of k statistics t.
-    sets
-        Their truncation sets: all sets between what is certain and what is possible count.
-    levels : (..., k)
-        Strictly between 0 and 1; 0.5 gives the median-unbiased estimate.
-
-    Returns
-    -------
-    least, greatest : (..., k)
-        Infinite where all of the certain set lies on one side of t.
+    All sets between what is certain and what is possible count. Levels (..., k) are those of k statistics t; 0.5 gives
+    the median-unbiased estimate. The means (..., k) are infinite where all of the certain set lies on one side of t.
     """
     levels = np.asarray(levels, dtype=np.float64)
     levels = np.broadcast_to(levels, np.broadcast_shapes(levels.shape, law.statistic.shape))
@@ -121,18 +110,8 @@ def _excess_log_odds(
 ) -> tuple[Floats, Floats]:
     """Return how far the log odds of T >= t exceed others, with the slopes, if the means are t + distance (q,).
 
-    Parameters
-    ----------
-    law
-        The law of the statistics t.
-    image, log_odds : (m,)
-        Indices of images, and the other log odds.
-    sides : (2 m,)
-        Sets with T >= t, and after those the ones with T < t.
-    rows : (q,)
-        Which of the m are asked for, in ascending order.
-    distance : (q,)
-        Distances of the means from t.
+    Image and log odds (m,) are indices of images, and the other log odds; of these, ``rows`` (q,), in ascending order,
+    are asked for. The sides (2 m,) are the sets with T >= t, and after those the ones with T < t.
     """
     if len(rows) < len(image):
         sides = sides.take(np.concatenate([rows, len(image) + rows]))
@@ -163,19 +142,9 @@ def detectable_means(
 ) -> Floats:
     """Return the least means (k,) of T, without their signs, that a test at level alpha finds with a given power.
 
-    Both the level and the power are conditional on the truncation set: given the region, and all of the image but the
-    statistic. The mean points where the alternative does; for a two-sided one to the side of the observed statistic.
-
-    Parameters
-    ----------
-    law
-        The law of k statistics.
-    sets : k unions of intervals
-        Their truncation sets.
-    alternative
-        Of the p-values.
-    alpha, power
-        Level of the tests, and the probability with which they reject.
+    Both the level and the power are conditional on the truncation sets of the k statistics: given the region, and all
+    of the image but the statistic. The mean points where the alternative does; for a two-sided one to the side of the
+    observed statistic.
     """
     unions, t = Unions.of(sets), law.statistic
     one_sided = alternative in ONE_SIDED

@@ -190,15 +190,9 @@ def holm_intervals(
     rejected, they are Bonferroni's, or 0 if that is farther from the other end. Otherwise a rejected one has the end 0,
     and the level is divided among the others. The end 0 is not part of an interval.
 
-    Parameters
-    ----------
-    regions
-        The components of each region, of a one-sided alternative.
-    rejected
-        Whether Holm's method rejects the hypothesis of each at 1 - confidence_level; None, where error bars do not
-        tell, counts as not rejected, which makes no bound less valid.
-    confidence_level
-        The probability with which all cover.
+    Each region has its components, of a one-sided alternative, and whether Holm's method rejects the hypothesis of each
+    at 1 - confidence_level; None, where error bars do not tell, counts as not rejected, which makes no bound less
+    valid.
     """
     level = confidence(confidence_level)
     if not {component.alternative for components in regions for component in components} <= set(ONE_SIDED):

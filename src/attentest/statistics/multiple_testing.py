@@ -68,18 +68,9 @@ def least_differing(
 ) -> int:
     """Return how many of the hypotheses that a mask (m,) chooses are false at least, by closed testing.
 
-    The bounds for all masks hold together with the probability 1 - alpha, so that a mask may depend on the p-values:
-    Goeman and Solari (2011), *Multiple testing for exploratory research*; they follow from the size of the largest set
-    that its local test does not reject (Goeman, Meijer, Krebs and Solari 2019).
-
-    Parameters
-    ----------
-    log_pvalues : (m,)
-        Logs of valid p-values.
-    chosen : (m,)
-        The mask.
-    alpha, dependence
-        Level, and how the p-values may depend on each other.
+    The bounds for all masks hold together with the probability 1 - alpha, so that a mask may depend on the p-values
+    (m,): Goeman and Solari (2011), *Multiple testing for exploratory research*; they follow from the size of the
+    largest set that its local test does not reject (Goeman, Meijer, Krebs and Solari 2019).
     """
     ascending, count = np.sort(log_pvalues), len(log_pvalues)
     lines, sizes = np.log(alpha * np.arange(1, count + 1)), np.arange(1.0, count + 1)

@@ -97,18 +97,8 @@ def classifier_config(
 ) -> ViTConfig | PlainSettings:
     """Return the configuration of a classifier, for images that of Hugging Face: one channel, one logit.
 
-    Parameters
-    ----------
-    architecture
-        "small", "base", "large" or "huge".
-    image_size
-        Side of the images in pixels, a multiple of `patch_size_of` it.
-    dropped
-        Dropout of the hidden layers in training; attention weights are never dropped.
-    axes
-        Number of axes of the images.
-    series
-        Whether patches overlap by half, as in the authors' models of series.
+    The side of the images is a multiple of `patch_size_of` it. ``dropped`` is the dropout of the hidden layers in
+    training; attention weights are never dropped. The patches of a series overlap by half, as in the authors' models.
     """
     shape, patch_size = ARCHITECTURES[architecture], patch_size_of(image_size, axes)
     common: dict[str, Any] = {
@@ -237,37 +227,13 @@ def fit_classifier(
     augment: Augmentation | None = None,
     progress: Progress | None = None,
 ) -> Any:
-    """Fit a new classifier with binary cross-entropy.
+    """Fit a new classifier with binary cross-entropy, and return it on the device, in evaluation mode.
 
-    Parameters
-    ----------
-    config
-        Configuration of the classifier: see `classifier_config`.
-    inputs : (m, 1, *axes) float32
-        The model's inputs.
-    labels : (m,) float32
-        0 or 1.
-    optimizer
-        Returns the optimizer of the parameters it is given; with ``fused=True``, one that updates all of them at once.
-    rng
-        Source of the order of the batches and of the augmentation.
-    seed
-        Seed of the initial weights and the dropout.
-    epochs, batch_size
-        Passes over the images, and images per step.
-    device
-        Device to train on.
-    schedule
-        From the fraction of the steps done, in [0, 1), to the factor of the learning rate; by default one.
-    augment
-        Augments the images of an epoch, all at once on the device, so that no batch waits for it.
-    progress
-        Called with (epochs done, all epochs).
-
-    Returns
-    -------
-    ViTForImageClassification or PlainClassifier
-        On the device, in evaluation mode.
+    Inputs (m, 1, *axes) and labels (m,), 0 or 1, are float32. The optimizer returns that of the parameters it is given;
+    with ``fused=True``, one that updates all of them at once. The order of the batches and the augmentation come from
+    ``rng``, the initial weights and the dropout from the seed. The schedule maps the fraction of the steps done, in [0,
+    1), to the factor of the learning rate, by default one. All images of an epoch are augmented at once on the device,
+    so that no batch waits for it. Progress is in epochs.
     """
 
     def new_classifier() -> Any:
@@ -324,19 +290,10 @@ AUGMENTATION_WARM_UP = 0.05
 def augmented(inputs: Tensor, rng: np.random.Generator, *, shift: int, gain: float, black: float) -> Tensor:
     """Return inputs (m, 1, h, w) of which half are mirrored left to right, and all are moved and scaled.
 
-    Parameters
-    ----------
-    inputs : (m, 1, h, w)
-        Input of a model.
-    rng
-        Draws on the CPU, so that all devices get the same images.
-    shift
-        Largest number of pixels that an image is moved by in either direction; pixels that come in are black. Moves are
-        by whole pixels, because interpolation would smooth the noise of the training images alone.
-    gain
-        Intensities above black are multiplied by a number between 1 - gain and 1 + gain.
-    black
-        The model's input for a black pixel.
+    Random numbers are drawn on the CPU, so that all devices get the same images. An image is moved by at most ``shift``
+    pixels in either direction; pixels that come in have the input of a black one. Moves are by whole pixels, because
+    interpolation would smooth the noise of the training images alone. Intensities above black are multiplied by a
+    number between 1 - gain and 1 + gain.
     """
     count, _, height, width = inputs.shape
     mirrored = rng.random(count) < 0.5

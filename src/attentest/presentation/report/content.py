@@ -75,20 +75,9 @@ def report_content(
 ) -> dict[str, Any]:
     """Return what a report says of a batch, JSON-ready.
 
-    With components of regions, the p-values are those of components, and adjusted within each image.
-
-    Parameters
-    ----------
-    batch
-        The batch.
-    alpha
-        Significance level.
-    cards
-        Largest number of results that are described in detail: those with the smallest p-values.
-    progress
-        Told how many of them are done.
-    draw
-        Draws the pictures of each of them, if there are to be any; they become ``pictures`` of its ``detail``.
+    With components of regions, the p-values are those of components, and adjusted within each image. At most so many
+    ``cards``, the results with the smallest p-values, are described in detail; progress is in these, and ``draw`` draws
+    what becomes ``pictures`` of the ``detail`` of each.
     """
     rows = [row for image in batch.rows for row in image]
     places = [place for place, image in enumerate(batch.rows) for _ in image]

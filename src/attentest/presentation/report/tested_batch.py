@@ -47,14 +47,9 @@ class TestedBatch:
 def batch_of_records(
     named: Sequence[tuple[object, Sequence[ResultRecord] | str]], picture: Callable[[int], SmallPicture | None]
 ) -> TestedBatch:
-    """Return the batch of results in memory.
+    """Return the batch of results in memory: images by name, and the small picture of each by its place.
 
-    Parameters
-    ----------
-    named
-        The images by name, each with its records, one or one for each component, or the reason why it was not tested.
-    picture
-        Maps the place of an image to its small picture.
+    An image has its records, one or one for each component, or the reason why it was not tested.
     """
     tested = {place: records for place, (_, records) in enumerate(named) if not isinstance(records, str)}
     settings = next((records[0].settings for records in tested.values()), {})

@@ -85,15 +85,10 @@ class Calibration:
         confidence_level: float = 0.95,
         dimension: int = 2,
     ) -> Calibration:
-        """Return the calibration of null images.
+        """Return the calibration of null images, from a row for each in any order; they are consumed one by one.
 
-        Parameters
-        ----------
-        rows
-            A row for each image, in any order; they are consumed one by one. Each has the number of its "image", and
-            either "p", "p_low", "p_high", "naive_p" and "status", or the "error" because of which it was not tested.
-        alphas, confidence_level, dimension
-            As above.
+        A row has the number of its "image", and either "p", "p_low", "p_high", "naive_p" and "status", or the "error"
+        because of which it was not tested. The other parameters are fields of the calibration.
         """
         # Checked before the first row is taken, which may be hours of computation.
         levels, confidence_level = significance_levels(alphas), confidence(confidence_level)

@@ -32,10 +32,7 @@ would cost more in calls than in computing."""
 def autocorrelation(fields: FloatArray) -> FloatArray:
     """Return the correlation of pixels at each lag, averaged over fields (m, *axes) of mean 0.
 
-    Returns
-    -------
-    array of shape (2P+1, 2Q+1) for two axes, and so on
-        Correlations at lags from -P to P and from -Q to Q, where P and Q are half of the sides; 1 in the middle.
+    Lags are from -P to P, where P is half of a side, along each axis: (2P+1, 2Q+1) for two axes, with 1 in the middle.
     """
     sides, axes = fields.shape[1:], range(1, fields.ndim)
     reach = [max(1, int(LONGEST_SHARE * side)) for side in sides]
@@ -118,13 +115,8 @@ def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
 def row_effects(tables: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
     """Return whether the rows of tables (K, m) differ by more than their entries do: two-way analyses of variance.
 
-    Returns
-    -------
-    ratios
-        For each table the mean square between rows, divided by that of what remains without the effects of rows and of
-        columns.
-    deviations
-        Standard deviations of the effects of rows, without the part that chance explains.
+    Returned are, for each table, the mean square between rows, divided by that of what remains without the effects of
+    rows and of columns; and standard deviations of the effects of rows, without the part that chance explains.
     """
     ratios, deviations = [], []
     for table in tables:
@@ -259,14 +251,8 @@ class MeasuredNoise(Measures):
 class ResidualImages:
     """Residuals of a set of images, from which each assumption is measured by itself; what several need is kept.
 
-    Parameters
-    ----------
-    residuals : (K, C, *axes)
-        Images minus their mean.
-    deviations : (C, *axes)
-        Standard deviations of the pixels by the noise model.
-    values : (K, C, *axes)
-        The images themselves, for clipping.
+    Residuals (K, C, *axes) are images minus their mean, and deviations (C, *axes) the standard deviations of the pixels
+    by the noise model. The images themselves, the values (K, C, *axes), are for clipping.
     """
 
     def __init__(self, residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> None:
