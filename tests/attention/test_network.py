@@ -151,6 +151,16 @@ def test_pieces_that_are_too_many_are_sampled_and_their_roughness_is_in_the_bar(
         assert low - 1e-6 <= exact.pvalue <= high + 1e-6  # the bar of the exact one
 
 
+def test_a_narrow_first_piece_is_no_reason_to_ask_for_as_many_points_as_a_batch_has() -> None:
+    options: dict[str, Any] = {"image_shape": SHAPE, "noise": 1.0, "confidence_level": None}
+    attention = GradCAM("2", target=1, sign="signed")
+    few, many = (
+        AttentionTest(cnn(9), **options, attention=attention, batch_size=size)(images(1, 9)[0]) for size in (16, 4096)
+    )
+    assert many.status == "converged"
+    assert many.evaluations < 1.1 * few.evaluations
+
+
 def test_a_strict_search_of_pieces_is_refused() -> None:
     options = {"image_shape": SHAPE, "noise": 1.0, "attention": MAPS["HiResCAM"][1]}
     with pytest.raises(InputError, match="strict lets the spectral search look more closely, but this network"):

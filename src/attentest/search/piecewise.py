@@ -200,7 +200,11 @@ class Run:
             zones, expected = zones.take(~sampled), expected[~sampled]
         if len(zones) == 0:
             return
-        count = np.maximum(1, np.minimum(POINTS_PER_PIECE * expected, most).astype(np.int64))
+        # The first pieces may be much narrower than others: as many as have been seen are no reason to ask for more.
+        zones_of = np.maximum(1, np.bincount(zones.image, minlength=len(self._pieces)))
+        seen = np.maximum(VISITED_FIRST, self._pieces) / zones_of
+        expected = np.minimum(POINTS_PER_PIECE * expected, np.minimum(seen[zones.image], most))
+        count = np.maximum(1, expected.astype(np.int64))
         zones = zones.take(np.cumsum(count) - count < most)
         zone, place = repeated(count[: len(zones)])
         # Near the middles, but never twice at one place: a point that is a breakpoint itself says nothing.
@@ -212,7 +216,6 @@ class Run:
         image = zones.image[part]
         scores, slopes, left, right, curved = self._problem.pieces_at(image, z)
         self._evaluations += np.bincount(image, minlength=len(self._evaluations))
-        self._pieces += np.bincount(image, minlength=len(self._evaluations))
         # A piece may reach beyond its zone, into what is known.
         pieces = AxisParts(
             image=image, left=np.maximum(left, zones.left[part]), right=np.minimum(right, zones.right[part])
@@ -221,6 +224,7 @@ class Run:
         self._close(zones.take(np.setdiff1d(part, part[rows])))
         part, chosen = part[rows], on_device(rows, scores.device)
         pieces = _joined(pieces.take(rows), zones, part)
+        self._pieces += np.bincount(pieces.image, minlength=len(self._pieces))
         self._visited_width += np.bincount(pieces.image, pieces.width, minlength=len(self._visited_width))
         self._table.remove(np.isin(self._table.segments.zone, zones.zone[part]))
         self._table.add(_rest(zones, pieces, part))
