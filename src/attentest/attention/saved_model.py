@@ -1,4 +1,4 @@
-"""Saved vision transformers, loaded from a directory or the Hugging Face hub without running code they contain.
+"""Saved vision transformers and CNNs, loaded from a directory or the hub without running code that they contain.
 
 What the config.json of a model declares is checked before the model is built.
 """
@@ -10,11 +10,13 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from attentest.attention.encoder import MOST_PATCHES, checked_size, pair, unreadable
@@ -23,6 +25,7 @@ from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, 
 from attentest.attention.network import network_maps
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
 from attentest.attention.text import tokeniser
+from attentest.attention.vit import readable
 from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, listed, shortened
 
@@ -233,7 +236,7 @@ def load_model(
     revision: str | None = None,
     head: Literal["", "classes", "text"] = "",
 ) -> SavedModel:
-    """Load the encoder of a vision transformer, or a CNN with its head, saved with ``save_pretrained``.
+    """Load the encoder of a vision transformer, or a CNN with its head, saved with ``save_pretrained`` or by timm.
 
     Parameters
     ----------
@@ -263,7 +266,11 @@ def load_model(
         config = ModelConfig(settings, files.source)
         family = family_of_type(config.model_type)
         usual_processor = PROCESSORS.get(str(config.model_type), "") if family is None else family.processor
-        encoder = _network(config, files, head) if family is None else _encoder(family, config, files, head)
+        encoder: Any
+        if family is not None:
+            encoder = _encoder(family, config, files, head)
+        else:
+            encoder = (_network if "architecture" not in settings else _of_timm)(config, files, head)
         tokens = None
         if head == "text":
             part = settings.get("text_config")
@@ -275,6 +282,7 @@ def load_model(
                 **files.options,
             )
         processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
+        processor = processor or getattr(encoder, "pretrained_cfg", None)  # of timm
         if processor and family is not None and not family.processor:
             warnings.warn(
                 f"the processor saved with the model of type {config.model_type!r} is not applied: give arrays as the "
@@ -288,8 +296,9 @@ def load_model(
             processor=processor or None,
             usual_processor=usual_processor,
             tokeniser=tokens,
-            is_network=family is None,
-            heads=tuple(kind for kind, names in WITH_HEAD.items() if any(map(names.search, _architectures(config)))),
+            is_network=family is None and not readable(encoder),
+            heads=("classes",) * bool(getattr(encoder, "num_classes", 0))  # of timm
+            or tuple(kind for kind, names in WITH_HEAD.items() if any(map(names.search, _architectures(config)))),
         )
 
 
@@ -339,14 +348,75 @@ def _network(config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
         raise files.not_loaded(error) from None
     if any("attention" in type(part).__name__.lower() for part in built.modules()):
         raise unreadable(kind, f"the model {files.where}")
+    _check_map(kind, files, head)
+    stored = _stored(files, sum(weights.numel() for weights in built.parameters()))
+    return _load_weights(_class_with_head((kind,), config, files, head), config, files, stored, True, {})
+
+
+def _check_map(kind: Any, files: ModelFiles, head: str) -> None:
+    """Raise an error for a map of a network without attention that is not for a class."""
     if head != "classes":
         raise ModelError(
             f"the model {files.where} is of type {kind!r}, which is no transformer: attention must be "
             f"{listed(network_maps('classes'))}.",
             "attention",
         )
-    stored = _stored(files, sum(weights.numel() for weights in built.parameters()))
-    return _load_weights(_class_with_head((kind,), config, files, head), config, files, stored, True, {})
+
+
+def _of_timm(config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
+    """Return a model that timm makes, with the weights of the files, and as its ``config`` what config.json says."""
+    try:
+        import timm
+    except Exception as error:  # noqa: BLE001  # without torchvision, or with that of another torch, it raises others
+        raise ModelError(
+            f"the model {files.where} is one of timm, which cannot be imported ({shortened(error)}): pip install "
+            "'attentest[timm]'."
+        ) from None
+    kind = config.settings["architecture"]
+    if not isinstance(kind, str) or not timm.is_model(kind):
+        raise ModelError(
+            f"the model {files.where} has architecture {shortened(kind)}, which timm {timm.__version__} does not know: "
+            "use the version of timm that it was saved with."
+        )
+    try:
+        arguments = dict(config.settings.get("model_args") or {})
+        said = {**(config.settings.get("pretrained_cfg") or {}), **config.settings}
+        stated = {known.name: said[known.name] for known in fields(timm.models.PretrainedCfg) if known.name in said}
+        channels, *size = stated.get("input_size", (3, 224, 224))
+        channels, size = arguments.get("in_chans", channels), pair(arguments.get("img_size", size))
+        stated["input_size"] = (channels, *size)
+        names, words = said.get("label_names") or (), said.get("label_descriptions") or {}
+        numbered = names.items() if isinstance(names, dict) else enumerate(names)
+        labels = {number: words.get(name, name) for number, name in numbered}
+        ModelConfig({**stated, **arguments}, files.source).check_numbers()
+
+        def made() -> Any:
+            return timm.models.model_entrypoint(kind)(pretrained=False, pretrained_cfg={**stated}, **arguments)
+
+        with torch.device("meta"):  # without values, which may take more memory than there is
+            weights = made().state_dict()
+        needed = {name: tuple(weight.shape) for name, weight in weights.items() if "num_batches" not in name}
+        stored, path = _stored(files, sum(map(math.prod, needed.values()))), files.path(WEIGHTS)
+        if stored is None or path is None:
+            raise ValueError(f"there is no {WEIGHTS}")
+        info = {
+            "missing_keys": needed.keys() - stored.shapes.keys(),
+            "unexpected_keys": (),  # which timm names below
+            "mismatched_keys": [name for name, shape in needed.items() if stored.shapes.get(name, shape) != shape],
+        }
+        model = made()
+        _check_matching(model, info, files.where, stored.shapes, head=True)
+        model.load_state_dict(load_file(path), assign=True)  # in the dtype in which they are stored
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001  # timm may raise anything on a damaged configuration
+        raise files.not_loaded(error) from None
+    if not readable(model):
+        _check_map(kind, files, head)
+    if head == "text" or (head and not getattr(model, "num_classes", 0)):
+        _class_with_head((), config, files, head)  # raises the error
+    model.config = SimpleNamespace(model_type=kind, num_channels=channels, image_size=size, id2label=labels)
+    return cast("nn.Module", model)
 
 
 WITH_HEAD = {

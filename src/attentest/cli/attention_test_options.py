@@ -45,9 +45,8 @@ class AttentionTestOptions:
         "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0, panel=IMAGE
     )
     model: str | None = option(
-        "Directory of a saved Hugging Face ViT or CNN, or its id on the hub; an ONNX file of any network; or a bundled "
-        "model: "
-        "base16, signal256, volume16.",
+        "Directory of a saved ViT or CNN of Hugging Face or timm, or its id on the hub; an ONNX file of any network; "
+        "or a bundled model: base16, signal256, volume16.",
         default=None,
         metavar="DIR",
         shown_default="the bundled 16x16 model",

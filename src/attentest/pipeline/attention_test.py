@@ -100,7 +100,7 @@ class AttentionTest:
     @classmethod
     @options_of(PretrainedDefinition)
     def from_pretrained(cls, source: str | Path, definition: PretrainedDefinition) -> AttentionTest:  # noqa: D417
-        """Make a test of a saved Hugging Face model.
+        """Make a test of a saved model of Hugging Face transformers or timm.
 
         Parameters
         ----------

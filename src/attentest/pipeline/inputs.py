@@ -384,8 +384,8 @@ def preprocessing_and_size(
         if saved_with is None:
             raise
         raise InputError(
-            f"the image processor of {saved_with} (its preprocessor_config.json or processor_config.json) cannot be "
-            f"used: {error}"
+            f"the image processor of {saved_with} (its preprocessor_config.json or processor_config.json, of timm its "
+            f"config.json) cannot be used: {error}"
         ) from None
     if image_size is not None:
         size = (image_size, image_size) if isinstance(image_size, int) else image_size
