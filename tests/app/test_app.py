@@ -423,6 +423,31 @@ class TestMaps:
         assert len(mapped.models._of_maps) == MOST_MAPS
 
 
+def test_a_network_offers_its_maps_and_the_result_is_that_of_the_library(tmp_path: Path, session: Session) -> None:
+    folder = tmp_path / "resnet"
+    sizes = {"num_channels": 1, "embedding_size": 4, "hidden_sizes": [4, 6], "depths": [1, 1]}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        labels = {0: "tiger", 1: "tabby", 2: "dog"}
+        made = hf.ResNetForImageClassification(hf.ResNetConfig(**sizes, layer_type="basic", id2label=labels))
+    made.save_pretrained(folder)
+    with pytest.raises(ModelError, match="takes images of any size: say which with image_size"):
+        OfferedModels([folder])
+    actions = Actions(OfferedModels([folder], image_size=(8, 8)))
+    maps = [name for _, name in actions.maps("resnet")]
+    assert maps[0] == "grad-cam"
+    assert not {"rollout", "segmentation", "residual"} & {*maps}
+    form = Form.of(noise=NUMBER, sigma="1", map_name="grad-cam", target="2")
+    test = AttentionTest.from_pretrained(folder, noise=1.0, attention=GradCAM(target=2), image_size=8)
+    image, model = session.image, actions.models.model("resnet")
+    assert image is not None
+    result = form.attention_test(model, image, form.noise_model())(image.sample)
+    assert result.pvalue == test(image.pixels).pvalue
+    assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in actions.preview(session, "resnet", form)
+    assert {value: label for label, value in actions.classes(session, "resnet", form)}["2"].startswith("2: dog (")
+    assert "the map must be one of grad-cam, hires-cam" in actions.preview(session, "resnet", Form())  # of rollout
+
+
 SIGNALS, VOLUMES = "bundled, signals of 256 samples", "bundled, volumes of 16 × 16 × 16"
 
 

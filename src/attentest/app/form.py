@@ -151,8 +151,8 @@ class Form:
         else:
             asked = (self.other_class or "").strip() or target or None
             chosen = MapDefinition(map_name=name, target=asked if takes_class(name) else None)
-        usual = chosen == MapDefinition()
-        return model.scores if usual else model.new_scores(chosen.attention())
+        attention = chosen.attention()
+        return model.scores if attention == model.attention else model.new_scores(attention)
 
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""

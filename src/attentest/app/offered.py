@@ -16,18 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import Aggregation, RelevanceScores, TextRelevance, ViTScores, load_model
+from attentest.attention import (
+    Aggregation,
+    GradCAM,
+    NetworkScores,
+    RelevanceScores,
+    Rollout,
+    TextRelevance,
+    ViTScores,
+    load_model,
+)
 from attentest.attention.device import usable_device
-from attentest.attention.pooling import with_pooling
 from attentest.attention.relevance import Relevance
 from attentest.attention.saved_model import SavedModel
-from attentest.attention.vit import read_encoder
 from attentest.errors import AttentestError, InputError, ModelError, shortened, worded
 from attentest.images.image_source import ImageSource
 from attentest.images.sample import Sample, as_sample
 from attentest.images.spacing import Spacing
 from attentest.pipeline.inputs import preprocessing_and_size
-from attentest.registry import ATTENTION_MAPS
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
@@ -95,8 +101,9 @@ class OfferedModel:
 
     name: str
     """Its name on the page."""
-    scores: RememberedScores
-    """Its attention scores."""
+    attention: Relevance | Aggregation
+    scores: ViTScores
+    """The first of its maps, rollout or, of a network without attention, Grad-CAM; and the scores of it."""
     preprocessing: Any
     """That of the image processor saved with it, if there is one."""
     usual_processor: str
@@ -104,7 +111,7 @@ class OfferedModel:
     maps: tuple[str, ...]
     """The maps that it can give: names of the registry without an argument, and that for texts."""
     new_scores: Callable[[Relevance | Aggregation], ViTScores]
-    """Makes the scores of another map than rollout."""
+    """Makes the scores of another map than the first."""
 
     @property
     def dimension(self) -> int:
@@ -115,15 +122,16 @@ class OfferedModel:
 class OfferedModels:
     """The bundled models and those saved in some directories, on a device.
 
-    The latter are all loaded here, so that a broken one is known before the page is.
+    The latter are all loaded here, so that a broken one is known before the page is; ``image_size``, if it is not None,
+    is the size of their input.
     """
 
-    def __init__(self, directories: Iterable[Path] = (), device: str = "cpu") -> None:
-        self._device = usable_device(device)
+    def __init__(self, directories: Iterable[Path] = (), device: str = "cpu", image_size: Any = None) -> None:
+        self._device, self._size = usable_device(device), image_size
         listed = _named([Path(directory) for directory in directories])
         bundled = {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
         bundled |= {name: bundled_model(axes=axes) for axes, name in OTHER_NAMES.items()}
-        self._offers_others = bool(listed)
+        self._listed = listed
         self._directories = listed | bundled
         self._loaded: dict[str, OfferedModel] = {}
         self._of_maps: OrderedDict[tuple[str, Relevance | Aggregation], ViTScores] = OrderedDict()
@@ -139,7 +147,7 @@ class OfferedModels:
     @property
     def default(self) -> str:
         """The model that is chosen at first: the first one given, else the bundled one of the demonstration."""
-        return self.names[0] if self._offers_others else _bundled_name("base", 16)
+        return self.names[0] if self._listed else _bundled_name("base", 16)
 
     def bundled(self, size: tuple[int, ...]) -> str:
         """Return the name of the bundled model for images of a size, or for signals or volumes."""
@@ -151,62 +159,52 @@ class OfferedModels:
             raise InputError(f"the model must be one of {', '.join(self.names)}, got {shortened(name)}.")
         with self._lock:
             if name not in self._loaded:
-                saved = self._saved(name)
-                preprocessing, size = preprocessing_and_size(saved.processor, None, saved_with=name)
+                attention: Relevance | Aggregation = Rollout()
+                try:
+                    saved = self._saved(name, attention)
+                except ModelError as error:
+                    if "attention" not in error.parameters:
+                        raise
+                    attention = GradCAM()
+                    saved = self._saved(name, attention)
+                asked = self._size if name in self._listed else None
+                preprocessing, size = preprocessing_and_size(saved.processor, asked, saved_with=name)
+                scores = self._new_scores(saved, attention, size)
+                scores.heads = saved.heads
                 self._loaded[name] = OfferedModel(
                     name=name,
-                    scores=RememberedScores(saved.encoder, image_size=size, device=self._device, owned=True),
+                    attention=attention,
+                    scores=scores,
                     preprocessing=preprocessing,
                     usual_processor=saved.usual_processor,
-                    maps=self._maps(name),
+                    maps=tuple(known for known in scores.maps if ":" not in known),  # without an argument
                     new_scores=partial(self._scores, name, size),
                 )
             return self._loaded[name]
 
-    def _saved(self, name: str, head: Any = "") -> SavedModel:
+    def _saved(self, name: str, attention: Relevance | Aggregation) -> SavedModel:
+        head = attention.head if isinstance(attention, Relevance) else ""
         return load_model(self._directories[name], local_files_only=True, head=head)
 
-    def _maps(self, name: str) -> tuple[str, ...]:
-        """Return the maps that a model can give: those for classes and texts need a part that it may lack."""
-
-        def has(head: str) -> bool:
-            try:
-                self._saved(name, head)
-            except ModelError:
-                return False
-            return True
-
-        def pools() -> bool:
-            try:
-                with_pooling(read_encoder(self._saved(name).encoder, owned=True))
-            except AttentestError:
-                return False
-            return True
-
-        classes, pooled = has("classes"), pools()
-        maps = [
-            known
-            for known, part in ATTENTION_MAPS.items()
-            if part.transformers
-            and not part.argument
-            and (classes or "target" not in part.takes)
-            and (pooled or known != "pooling")
-        ]
-        return (*maps, TEXT) if has("text") else tuple(maps)
+    def _new_scores(self, saved: SavedModel, attention: Relevance | Aggregation, size: Any) -> ViTScores:
+        shape, kind = (
+            saved.shape_for(size),
+            RememberedRelevance if isinstance(attention, Relevance) else RememberedScores,
+        )
+        # A network is searched with derivatives.
+        return (kind if shape is None else NetworkScores)(
+            saved.encoder, attention=attention, image_size=shape or size, device=self._device, owned=True
+        )
 
     def _scores(self, name: str, size: Any, attention: Relevance | Aggregation) -> ViTScores:
         """Return the scores of a map of a model, which are kept for as long as few others were asked for since."""
         key = name, attention
         with self._lock:
             if key not in self._of_maps:
-                saved = self._saved(name, attention.head if isinstance(attention, Relevance) else "")
-                chosen = attention
+                saved = self._saved(name, attention)
                 if isinstance(attention, TextRelevance) and saved.tokeniser is not None:
-                    chosen = attention.tokenised(saved.tokeniser)
-                kind = RememberedRelevance if isinstance(attention, Relevance) else RememberedScores
-                self._of_maps[key] = kind(
-                    saved.encoder, attention=chosen, image_size=size, device=self._device, owned=True
-                )
+                    attention = attention.tokenised(saved.tokeniser)
+                self._of_maps[key] = self._new_scores(saved, attention, size)
             self._of_maps.move_to_end(key)
             while len(self._of_maps) > MOST_MAPS:
                 self._of_maps.popitem(last=False)

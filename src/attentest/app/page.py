@@ -108,7 +108,8 @@ def _connect(
     def offer_maps(model: str, map_name: str) -> tuple[Any, ...]:
         """Offer the maps of a model; one that it cannot give, and the class of another model, are given up."""
         choices = actions.maps(model)
-        kept = map_name if any(value == map_name for _, value in choices) else USUAL_MAP
+        names = [value for _, value in choices]
+        kept = map_name if map_name in names else (names or [USUAL_MAP])[0]
         return gr.update(choices=choices, value=kept), PREDICTED, ""
 
     def take_model(known: Session, model: str, map_name: str) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from attentest.errors import InputError
 
 if TYPE_CHECKING:
     from attentest.app.actions import Actions
+    from attentest.app.offered import OfferedModels
 
 SECONDS_TO_END = 1  # time that open connections have to end after Ctrl-C
 SECONDS_TO_FORGET = 60  # time from one look for uploaded files that are no longer used to the next
@@ -61,22 +62,20 @@ def listening_socket(port: int) -> socket.socket:
 def serve(
     bound: socket.socket,
     *,
-    models: Iterable[Path],
-    device: str,
+    models: OfferedModels,
     max_upload: int,
     max_total: int,
     ready: Callable[[str, str], None],
 ) -> None:
     """Serve the page on a socket of this machine until Ctrl-C; uploaded files are deleted then.
 
-    It offers the models of directories beside the bundled ones. An uploaded file, and all of them together, have at
-    most so many bytes. ``ready`` is called when the page is served, with its address and one for a single visit.
+    An uploaded file, and all of them together, have at most so many bytes. ``ready`` is called when the page is served,
+    with its address and one for a single visit.
     """
     from attentest.app.actions import Actions
-    from attentest.app.offered import OfferedModels
 
     port = bound.getsockname()[1]
-    actions = Actions(OfferedModels(models, device))
+    actions = Actions(models)
     with TemporaryDirectory(prefix="attentest-app-") as folder:
         # torch makes a folder, in which nothing is ever put here, when gradients are first asked for.
         os.environ.update(SETTINGS, GRADIO_TEMP_DIR=folder, TORCHINDUCTOR_CACHE_DIR=f"{folder}/torch")

@@ -139,6 +139,8 @@ class _Network(ViTScores):
 
     kinks = True
     """It may be linear in pieces, which a search asks about."""
+    along_lines: Any = None
+    """What was seen of it along lines, for all tests of it: to look takes seconds."""
 
     _activations: int
     _maps: tuple[str, ...]

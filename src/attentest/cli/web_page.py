@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption
 from attentest.cli.output import say
-from attentest.definition import option
+from attentest.definition import PretrainedDefinition, option
 from attentest.errors import InputError
 
 
@@ -20,7 +21,7 @@ class PageOptions:
     """What the page offers, where, and how much can be uploaded to it."""
 
     model: list[Path] | None = option(
-        "Directory of a saved Hugging Face ViT that the page offers; repeatable.",
+        "Directory of a saved ViT or CNN of Hugging Face or timm that the page offers; repeatable.",
         default=None,
         metavar="DIRECTORY",
         shown_default="the bundled models alone",
@@ -30,9 +31,10 @@ class PageOptions:
     max_upload_mb: int = option("Largest file that can be uploaded, in megabytes.", default=20, limits=(1, 4096))
     max_total_mb: int = option("Most megabytes of all uploaded files.", default=1000, limits=(1, 1_000_000))
     device: DeviceOption = "cpu"
+    defined: Annotated[dict[str, Any], PretrainedDefinition]
 
 
-@with_options_of(PageOptions)
+@with_options_of(PageOptions, leave_out={field.name for field in fields(PretrainedDefinition)} - {"image_size"})
 def web_page(options: PageOptions) -> None:
     """Open a web page: upload an image, see the region, its p-value and its interval, download the report.
 
@@ -40,7 +42,7 @@ def web_page(options: PageOptions) -> None:
 
     ```
     attentest app
-    attentest app --model my-vit --model other-vit --device cuda
+    attentest app --model my-vit --model my-resnet --device cuda
     attentest app --port 8080 --no-open --max-upload-mb 200
     ```
 
@@ -63,11 +65,12 @@ def web_page(options: PageOptions) -> None:
 
     bound = listening_socket(options.port)
     say("starting; this takes some seconds")
+    from attentest.app.offered import OfferedModels
+
     with bound, suppress(KeyboardInterrupt):
         serve(
             bound,
-            models=directories,
-            device=options.device,
+            models=OfferedModels(directories, options.device, **options.defined),
             max_upload=options.max_upload_mb * 1_000_000,
             max_total=options.max_total_mb * 1_000_000,
             ready=lambda address, to_open: _ready(address, to_open if options.open_browser else None),

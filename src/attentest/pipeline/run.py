@@ -160,7 +160,10 @@ class Pipeline:
             return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
 
         function = given_first if self.properties.chooses else scores
-        return followed_along_lines(function, scores.image_shape, scores.device)
+        seen = getattr(scores, "along_lines", None) or followed_along_lines(function, scores.image_shape, scores.device)
+        if hasattr(scores, "along_lines"):
+            scores.along_lines = seen
+        return seen
 
     @cached_property
     def memory(self) -> int:
