@@ -65,14 +65,15 @@ def main() -> int:
     """Build the documentation, and return the exit code of Sphinx."""
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--out", type=Path, default=SOURCE.parent / "build" / "docs", help="where the versions are")
-    parser.add_argument("--without-outputs", action="store_true", help="show the notebooks without running them")
+    quick = "for a test: do not run the notebooks, and leave names out of the contents beside a page"
+    parser.add_argument("--without-outputs", action="store_true", help=quick)
     options = parser.parse_args()
     out = options.out
     # Kernels of notebooks inherit it: without ipywidgets, tqdm says so whenever transformers imports it.
     os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
     gc.set_threshold(100_000)  # a page is made of many objects: searching for garbage would take a seventh of the time
     strict = ["-E", "-W", "--keep-going", "-q"]
-    notebooks = ["-D", "nb_execution_mode=off"] if options.without_outputs else []
+    notebooks = ["-D", "nb_execution_mode=off", "-D", "toc_object_entries=0"] if options.without_outputs else []
     trees = ["-d", str(out / ".doctrees" / attentest.__version__)]
     code = sphinx_build(["-b", "html", *strict, *notebooks, *trees, str(SOURCE), str(out / attentest.__version__)])
     if code == 0:

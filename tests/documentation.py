@@ -108,6 +108,7 @@ PYTHON_SUBSTITUTIONS = {
     r"n=1000?\b": ("n=2", "power and calibration take minutes"),
     r"draws=199": ("draws=4", "199 draws take 6,000 evaluations"),
     r"draws=99": ("draws=4", "the same"),
+    r"draws=21\)": ("draws=21, confidence_level=None)", "p alone is printed, which takes less time than an interval"),
     r"noise_check\(Isotropic\(10\.0\), images": (
         "noise_check(Isotropic(10.0), images, simulations=199",
         "999 simulations take seconds; 199 are enough for the verdict that is printed",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from typing import Any
+from unittest.mock import patch
 
 import typer
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from typer.testing import CliRunner
 
 from attentest.cli import app as attentest_command
 
@@ -24,14 +27,14 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(inner, (*path, name))
 
 
-def help_text(path: tuple[str, ...]) -> str:
+def help_text(command: Any, path: tuple[str, ...]) -> str:
     """Return what ``attentest ... --help`` prints, without colours and trailing spaces."""
-    printed = CliRunner().invoke(
-        attentest_command, [*path, "--help"], prog_name="attentest", env={"COLUMNS": COLUMNS, "NO_COLOR": "1"}
-    )
-    if printed.exit_code:
-        raise RuntimeError(f"attentest {' '.join(path)} --help ended with {printed.exit_code}: {printed.output}")
-    return "\n".join(line.rstrip() for line in printed.stdout.strip("\n").splitlines())
+    printed = io.StringIO()
+    with patch.dict(os.environ, {"COLUMNS": COLUMNS, "NO_COLOR": "1"}), redirect_stdout(printed):
+        code = command.main([*path, "--help"], prog_name="attentest", standalone_mode=False)
+    if code:
+        raise RuntimeError(f"attentest {' '.join(path)} --help ended with {code}: {printed.getvalue()}")
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip("\n").splitlines())
 
 
 class CommandHelp(SphinxDirective):
@@ -40,11 +43,12 @@ class CommandHelp(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
         sections: list[nodes.Node] = []
-        for path in commands(typer.main.get_command(attentest_command)):
+        command = typer.main.get_command(attentest_command)  # made once, which takes as long as two help texts
+        for path in commands(command):
             name = " ".join(("attentest", *path))
             section = nodes.section("", nodes.title(name, name), ids=["-".join(("command", *path))], names=[name])
             self.state.document.note_explicit_target(section)
-            text = help_text(path)
+            text = help_text(command, path)
             section += nodes.literal_block(text, text, language="text", classes=["command-help"])
             sections.append(section)
         return sections

@@ -228,7 +228,7 @@ def test_the_command(
     assert (found["seed"], len(found["rows"])) == (3, 5)
     assert found["settings"]["model"]["attention"]["name"] == "grad-cam"
     for arguments, message in [
-        (["sanity", "none", "scan.npy", "--noise", "1"], "none"),
+        (["sanity", "none", "scan.npy", "--noise", "1", "--offline"], "none"),
         (["sanity", "my-vit", "none.npy", "--noise", "1"], "there is no image file none.npy."),
         ([*command, "--figure", "sanity.txt"], "--figure must end in"),
         ([*command, "--map", "grad-cam", "--class", "7"], "--class is class 7, but the model has 1 class"),
