@@ -44,8 +44,7 @@ IMAGE, MODEL, COMPARED, RANDOMISED = (
 )
 """Headings under which help texts list options that are not needed most often."""
 
-MOST_DRAWS = 999
-"""Most draws of the noise that randomised selection adds: more change p by less than its error bar."""
+MOST_DRAWS = 999  # most draws of the noise that randomised selection adds: more change p by less than its error bar
 
 WITHOUT_RANDOMISATION = {"draws": 1, "randomise_seed": 0}
 """Options of randomised selection, with the values that they have without it."""

@@ -13,7 +13,6 @@ LONGEST_VALUE = 80  # most characters of a received value that a message repeats
 LONGEST_INTEGER = 256
 """Most bits of a whole number that a message repeats; Python itself refuses to print one of 4,300 digits."""
 
-
 NOISE_GUIDE = 'the page "Choosing a noise model" of the documentation (docs/choosing-noise.md)'
 """Where it is said how to choose the noise, for messages that ask for it."""
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LONGEST_CELL = 300
-"""Most characters of a cell: what is longer belongs into a variable, not into a page."""
+LONGEST_CELL = 300  # most characters of a cell: what is longer belongs into a variable, not into a page
 
 HEAD, NAME, VALUE = "text-align:left", "text-align:left;overflow-wrap:anywhere", "text-align:left;white-space:nowrap"
 """Styles of cells: names of files may be broken anywhere, numbers nowhere. Colours and fonts are the notebook's own."""

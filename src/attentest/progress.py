@@ -14,8 +14,7 @@ Progress: TypeAlias = Callable[[float, "int | None"], None]
 LabelledProgress: TypeAlias = Callable[[float, float, str], None]
 """Called with the amount of work done, that of all work, and what is being done."""
 
-ProgressLike: TypeAlias = "bool | Progress | None"
-"""Whether to show a bar; or a function to report to."""
+ProgressLike: TypeAlias = "bool | Progress | None"  # whether to show a bar; or a function to report to
 
 KNOWN_TOTAL = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} {unit} [{elapsed}<{remaining}]"
 UNKNOWN_TOTAL = "{desc}: {n:.1f} {unit} [{elapsed}]"
@@ -36,8 +35,7 @@ LONG_SECONDS = 10.0  # what takes longer says how long it will take
 LEAST_SECONDS, LEAST_SHARE, LEAST_REPORTS = 5.0, 0.01, 3
 """A forecast is made after so long, so much of the work or one item, and so many reports: before it is a guess."""
 
-STEADY = 2.0
-"""It is made while the pace of late and that of all the work differ by less than this factor."""
+STEADY = 2.0  # it is made while the pace of late and that of all the work differ by less than this factor
 
 MOST_REPORTS, SHORTEST = 1000, 1e-6
 """Most reports that are kept of a stage, and the shortest time between two in seconds."""

@@ -33,16 +33,10 @@ from attentest.statistics.pvalue import decision
 from attentest.statistics.selection_laws import law_from_values, law_values
 from attentest.statistics.truncation_set import Intervals, TruncationSet
 
-VERSION = 1
-"""Version of the record; it changes when an earlier attentest could no longer read it rightly."""
-
+VERSION = 1  # version of the record; it changes when an earlier attentest could no longer read it rightly
 USUAL_LEVEL = 0.95  # confidence level of a result whose test went for p alone
-
-USUAL_ALPHA = 0.05
-"""Level at which the draws of a result are counted where no other one is asked for."""
-
-LARGEST_COUNT = 2**53
-"""No number of pixels or evaluations is larger; a larger one in a file is damage."""
+USUAL_ALPHA = 0.05  # level at which the draws of a result are counted where no other one is asked for
+LARGEST_COUNT = 2**53  # no number of pixels or evaluations is larger; a larger one in a file is damage
 
 ROUNDING = 1e-9
 """Relative; numbers that follow from others, or are fitted to data, differ in their last digits between machines."""

@@ -81,7 +81,6 @@ MOST_REPORTS = 20  # number of results, the newest, of which a report can be had
 
 NO_IMAGE = "Upload an image, or take one of the examples."
 
-
 MAP_LABELS = {
     **{name: f"{name}: {part.summary}" for name, part in ATTENTION_MAPS.items() if not part.argument},
     offers.TEXT: "text: what makes the image similar to a text",

@@ -56,8 +56,7 @@ UPLOAD = "/gradio_api/upload"
 LARGEST_QUESTION = 1_000_000
 """Most bytes of the values that the page sends with a question; files are uploaded by themselves."""
 
-LONGEST_UNUSED = 3600.0
-"""Seconds after which an uploaded file is deleted that no question has named."""
+LONGEST_UNUSED = 3600.0  # seconds after which an uploaded file is deleted that no question has named
 
 UNREADABLE = (AttributeError, ClientDisconnect, LookupError, OSError, TypeError, ValueError)
 """What Gradio raises for an upload that no browser sends, that is broken off, or for which the disk has no room."""

@@ -39,14 +39,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-PREVIEW_SIDE = 480
-"""Length in pixels of the longer side of the preview, at least half of it and at most it."""
-
+PREVIEW_SIDE = 480  # length in pixels of the longer side of the preview, at least half of it and at most it
 OUTLINE = 3  # width in pixels of the outline of the region in the preview
-
-PANEL_SIDE, RESOLUTION = 2.6, 160
-"""Side of the picture of a square image in inches, and pixels per inch."""
-
+PANEL_SIDE, RESOLUTION = 2.6, 160  # side of the picture of a square image in inches, and pixels per inch
 FLATTEST = 0.4  # least height of a picture over its width; a flatter image has room above and below
 
 STYLES: dict[bool, Any] = {
@@ -62,8 +57,7 @@ STYLES: dict[bool, Any] = {
 KINDS = {True: "significant", False: "ordinary", None: "undecided"}
 """What a decision looks like, as a class of the style sheet."""
 
-ONE_PICTURE = Lock()
-"""Matplotlib's settings are those of the whole process, so one picture is drawn at a time."""
+ONE_PICTURE = Lock()  # Matplotlib's settings are those of the whole process, so one picture is drawn at a time
 
 
 def message_html(text: str, kind: str) -> str:

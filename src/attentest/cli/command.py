@@ -31,12 +31,10 @@ ADVICE = {
 FOLDERS_ARE_MADE = "Folders that outputs are written to are created if they do not exist."
 """What the help says below options that name one."""
 
-
 UsageError: Any = typer.BadParameter.__base__
 """What Typer raises for a command line that it cannot read, under a name of its own or of Click by its version."""
 
 HELP_ASKED = "NoArgsIsHelpError"  # that of it which stands for the help, where no argument is given
-
 
 WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
 """What errors call the value of an option, by its type."""

@@ -12,8 +12,7 @@ from attentest.cli.output import print_json, progress_bar, say
 from attentest.definition import option
 from attentest.errors import InputError
 
-SIZES = {1: 256, 2: 16, 3: 16}
-"""Side of what is tested, that of the bundled model, by the number of axes."""
+SIZES = {1: 256, 2: 16, 3: 16}  # side of what is tested, that of the bundled model, by the number of axes
 
 HEIGHTS = {1: 1.5, 2: 3.0, 3: 1.5}
 """Mean of the signal, in standard deviations of the noise: clear to the test, not to the eye."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 BROKEN = 1  # exit code if an assumption is broken
-
-
 AUTOMATIC = "auto"  # the default estimator
 
 
@@ -46,7 +44,6 @@ noise = typer.Typer(
     no_args_is_help=True,
     help="Estimate the noise from reference images, check a noise model against them, or print a noise file.",
 )
-
 
 AXES = {
     f"a model of {' or '.join(worded('images', axis) for axis in axes)}": f"--axes {' or '.join(map(str, axes))}"

@@ -17,10 +17,8 @@ from attentest.errors import AttentestError, InputError
 OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
 """Panels of the help beside those of the definition of a test."""
 
-
 OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure", "--report", "--history", "--record"}
 """Options that name what a command writes."""
-
 
 REGISTRIES: dict[str, registry.Registry[Any]] = {
     "--noise": registry.IMAGE_NOISE,
@@ -93,9 +91,7 @@ search_option = partial(
 """Makes the option that chooses a search."""
 
 DEFAULT_TOL = 1e-6  # default width of the error bar of p, that of SpectralSearch
-
-DEFAULT_MAX_EVALUATIONS = 10_000
-"""Default of the most evaluations per image, that of SpectralSearch."""
+DEFAULT_MAX_EVALUATIONS = 10_000  # default of the most evaluations per image, that of SpectralSearch
 
 JsonOption = Annotated[
     bool,

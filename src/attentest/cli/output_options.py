@@ -24,7 +24,6 @@ region as a black and white .png, and small copies of image, map and region, whi
 
 NOTHING = "none"  # in place of these, to save nothing
 
-
 DEFAULT_CONFIDENCE = 0.95
 
 

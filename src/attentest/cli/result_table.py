@@ -14,9 +14,7 @@ from attentest.presentation.tables import ALWAYS, Column, FittedTable, fitted, p
 MOST_DISAGREEMENTS = 10
 """Largest number of certificates that contradict the search of which the numbers are printed."""
 
-NO_VALUE = "-"
-"""Cell of what a row does not have: no cell is empty, so that programs can tell them apart."""
-
+NO_VALUE = "-"  # cell of what a row does not have: no cell is empty, so that programs can tell them apart
 DIGITS = 4  # significant digits of p-values
 
 RANKS = {

@@ -82,8 +82,7 @@ class Cohort(Claims):
         write_page(self, as_path(path, "the report"), self.to_dict(alpha))
 
 
-LARGEST_TABLE = 64 * 2**20
-"""Bytes of the largest table that is read: one of a million patients has less."""
+LARGEST_TABLE = 64 * 2**20  # bytes of the largest table that is read: one of a million patients has less
 
 
 def read_folder(directory: Path) -> list[tuple[str, ResultRecord | None]]:

@@ -28,8 +28,7 @@ RESOLVED = 0.01
 """The mean given the set is used where what a search left open changes it by less than so many standard errors, and U
 elsewhere: given T both have the same mean, so that choosing between them by T leaves them unbiased."""
 
-FLAT = 0.02
-"""Within so many standard errors of the maximum of a likelihood its signed root is interpolated."""
+FLAT = 0.02  # within so many standard errors of the maximum of a likelihood its signed root is interpolated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

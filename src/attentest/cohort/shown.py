@@ -114,8 +114,7 @@ NAMED = 40  # most images that have their names beside them
 COLOURS = (drawing.BLUE, drawing.VERMILION, drawing.GREEN, drawing.ORANGE, drawing.PURPLE)
 """Of groups, in their order."""
 
-WIDTH, ROW, SIZE = 3.6, 0.14, 8.0
-"""Width of a panel and height of an image in inches, and size of text in points."""
+WIDTH, ROW, SIZE = 3.6, 0.14, 8.0  # width of a panel and height of an image in inches, and size of text in points
 
 
 def draw_cohort(

@@ -22,8 +22,7 @@ from attentest.contrast.contrast import ComparedMeans, Contrast, Mask, compared_
 from attentest.contrast.kernel import Filtered
 from attentest.errors import InputError
 
-Box: TypeAlias = tuple[slice, ...]
-"""A part of an image along each of its axes."""
+Box: TypeAlias = tuple[slice, ...]  # a part of an image along each of its axes
 
 MOST_PLACES, FEWEST_PLACES = 500, 20
 """Of more places, so many are drawn: the share then has a standard error of 0.02 at most. With fewer there is none."""
@@ -34,9 +33,7 @@ MOST_CALLS, CALLED_PIXELS = 50, 2**23
 RUN_ENDS = 2**19
 """Ends of runs of pixels that are looked up in all; a ragged region of a large image has fewer places."""
 
-MOST_SHARED = 0.5
-"""A copy that shares a greater part of its pixels with the region is not elsewhere."""
-
+MOST_SHARED = 0.5  # a copy that shares a greater part of its pixels with the region is not elsewhere
 ROUNDING = 1e-9  # differences this close, relative to the largest pixel, are equal
 
 

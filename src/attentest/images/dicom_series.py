@@ -20,9 +20,7 @@ from attentest.registry import IMAGE_FORMATS
 
 MOST_SLICES = 10_000  # most files of a series
 DIRECTORY = "dicomdir"  # name, in lower case, of the table of contents that comes with many series
-
-DIGITS = 4
-"""Digits after the point to which angles (cosines) and spacings (mm) of slices must agree."""
+DIGITS = 4  # digits after the point to which angles (cosines) and spacings (mm) of slices must agree
 
 UNEVEN, MISSING = 0.1, 1.5
 """Distances of neighbouring slices may differ by this share of the usual one; from this multiple on one is missing."""

@@ -23,14 +23,12 @@ from attentest.errors import InputError, worded
 from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
-MAX_PIXELS = 64_000_000
-"""Most pixels of an image that is read, 8000 x 8000: a larger one is a mistake or an attack."""
+MAX_PIXELS = 64_000_000  # most pixels of an image that is read, 8000 x 8000: a larger one is a mistake or an attack
 
 MAX_VOLUME_BYTES = 4 * 2**30
 """Most bytes, uncompressed, of a series of frames or slices from which one is read: 4 GiB."""
 
-LONGEST_REASON = 200
-"""Most characters of an error's message that another repeats: it may quote the file."""
+LONGEST_REASON = 200  # most characters of an error's message that another repeats: it may quote the file
 
 DECODING_ERRORS = (
     OSError,

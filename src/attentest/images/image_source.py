@@ -29,7 +29,6 @@ COLOURS = (1, 3, 4)  # numbers of channels of ordinary images
 Header: TypeAlias = "tuple[tuple[int, ...], bool, np.dtype[Any]]"
 """Shape, whether in Fortran order, and dtype of an array."""
 
-
 STACKS = {1: "(k, T) or (k, C, T)", 2: "(k, H, W) or (k, H, W, C)", 3: "(k, D, H, W) or (k, C, D, H, W)"}
 """Shapes of a stack of signals, images or volumes, by their number of axes."""
 
@@ -153,7 +152,6 @@ def _values(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any], order: Lite
 
 
 ARCHIVE_SIGNATURE = b"PK"  # first bytes of a .npz archive of arrays
-
 
 WANTED = {1: "one signal (T,) or (C, T)", 2: "one image (H, W) or (H, W, C)", 3: "one volume (D, H, W) or (C, D, H, W)"}
 """What a .npy file must hold, by the number of axes."""

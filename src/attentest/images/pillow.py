@@ -25,8 +25,7 @@ PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")  # modes whose pixels are read
 READABLE_MODES = (*PLAIN_MODES, "I;16L", "I;16B", "I;16N", "P", "LA", "RGBA", "PA")
 """Modes that can be read; the others hold premultiplied values or other colour spaces."""
 
-GREY_STEP = {"L;2": 85, "L;4": 17}
-"""Factor by which Pillow spreads grey levels of 2 and 4 bits over 0 to 255."""
+GREY_STEP = {"L;2": 85, "L;4": 17}  # factor by which Pillow spreads grey levels of 2 and 4 bits over 0 to 255
 
 
 def read_picture(path: Path, frame: int | None) -> NDArray[Any]:

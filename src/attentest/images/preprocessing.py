@@ -33,9 +33,7 @@ from attentest.images.resize_matrix import (
 CROP_ROUNDINGS = ("down", "even")
 """How half a pixel is rounded when an odd number of pixels is cropped: down in transformers, to even in torchvision."""
 
-
-GREY = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in grey, those of ITU-R 601 and of Pillow."""
+GREY = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey, those of ITU-R 601 and of Pillow
 
 
 @dataclass(frozen=True, kw_only=True)

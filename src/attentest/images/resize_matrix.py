@@ -13,8 +13,7 @@ from torch import Tensor
 from attentest.checks import whole_number
 from attentest.errors import InputError
 
-LARGEST_SIZE = 2**14
-"""Longest side of a resized image: the dense matrices of longer sides would not fit in memory."""
+LARGEST_SIZE = 2**14  # longest side of a resized image: the dense matrices of longer sides would not fit in memory
 
 
 def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bool = True) -> Tensor:
@@ -133,8 +132,7 @@ _POINT_SAMPLERS: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
     "bicubic": _bicubic_points,
 }
 
-INTERPOLATIONS = ("nearest", *_FILTERS)
-"""Names of the interpolations, as Pillow and torch call them."""
+INTERPOLATIONS = ("nearest", *_FILTERS)  # names of the interpolations, as Pillow and torch call them
 
 
 def checked_side(value: Any, name: str) -> int:

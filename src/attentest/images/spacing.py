@@ -15,8 +15,7 @@ from attentest.errors import InputError, shortened
 UNITS = ("s", "mm", "um", "m", "")
 """Units of spacings; an empty one is not known, and only the proportions of an image are."""
 
-CENTIMETRE = 10.0
-"""In millimetres: an area or a volume of at least one square or cubic centimetre is said in these."""
+CENTIMETRE = 10.0  # in millimetres: an area or a volume of at least one square or cubic centimetre is said in these
 
 
 @dataclass(frozen=True)

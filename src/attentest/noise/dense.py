@@ -97,11 +97,8 @@ def _cholesky_factor(covariance: FloatArray) -> FloatArray:
         ) from None
 
 
-TOLERANCE = 1e-8
-"""Largest residual, relative to the right-hand side: far below what changes a p-value visibly."""
-
+TOLERANCE = 1e-8  # largest residual, relative to the right-hand side: far below what changes a p-value visibly
 MOST_STEPS = 1000  # most steps: a covariance that takes more is nearly singular
-
 
 TOO_SMOOTH = (
     "the noise that randomised selection added is too smooth to compare with noise of this correlation length (its "

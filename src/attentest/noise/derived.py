@@ -39,10 +39,7 @@ FROM_IMAGE = "estimated from the tested image itself"
 """What a record says of noise that was not estimated from other images."""
 
 LONGEST_ORIGIN = 48  # most characters of the record that the representation of a model has
-
-VALUES_TOGETHER = 2**18
-"""Values of contrasts of channels whose degrees of freedom are computed at a time."""
-
+VALUES_TOGETHER = 2**18  # values of contrasts of channels whose degrees of freedom are computed at a time
 MOST_AVERAGED = 10**9  # largest number of images: a larger one is a mistake
 
 

@@ -320,8 +320,7 @@ class LocallyStationaryCovariance(NoiseEstimator):
         )
 
 
-SMALLEST_SHOWN = 1e-300
-"""A smaller p of that test is shown as below this: its digits are lost in a float64."""
+SMALLEST_SHOWN = 1e-300  # a smaller p of that test is shown as below this: its digits are lost in a float64
 
 CHOICE_LEVEL = 0.05
 """Level of the test by which :class:`AutomaticCovariance` chooses. So often is Gaussian noise that is stationary taken

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from attentest.noise.model import SMALLEST_SIGMA, FloatArray, NoiseModel, complete
 from attentest.noise.tested_image import MEDIAN_OF_NOISE, block_corners, haar_details
 
-TOO_STRONG = 0.5
-"""Details smaller than this, relative to what the noise alone would make them, cannot be."""
+TOO_STRONG = 0.5  # details smaller than this, relative to what the noise alone would make them, cannot be
 
 TOO_WEAK = 20.0
 """Details larger than this, relative to the noise, are seldom due to the content of an image, and rather to units."""

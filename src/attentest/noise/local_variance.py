@@ -19,9 +19,7 @@ RANK_TOLERANCE = 1e-9
 """Directions of differences between cells that are shorter than this, relative to the longest, are none."""
 
 MOST_CELLS = 8  # most cells along a side
-
-SMALLEST_CELL = 4
-"""Least side of a cell in pixels, unless there would be fewer than two cells along the side."""
+SMALLEST_CELL = 4  # least side of a cell in pixels, unless there would be fewer than two cells along the side
 
 
 class Cells:

@@ -18,18 +18,13 @@ from attentest.registry import NOISE_ESTIMATORS
 FloatArray: TypeAlias = NDArray[np.float64]
 
 MOST_DRAWN = 10**12  # largest number of draws or pixels: a larger one is a mistake
-
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
-"""Limits between which a variance neither underflows nor overflows."""
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # limits between which a variance neither underflows nor overflows
 
 DRAWS = 256
 """Draws from which variances are estimated if a model does not know them: their relative standard error is 9%."""
 
-GIVEN = "given, not estimated by attentest"
-"""Where a noise model comes from, in words, if nothing else is known."""
-
-AXIS_LETTERS = {1: "T", 2: "H, W", 3: "D, H, W"}
-"""Names of the axes of images by their number, for messages."""
+GIVEN = "given, not estimated by attentest"  # where a noise model comes from, in words, if nothing else is known
+AXIS_LETTERS = {1: "T", 2: "H, W", 3: "D, H, W"}  # names of the axes of images by their number, for messages
 
 
 def named_shape(shape: tuple[int, ...], channels: int = 1) -> str:
@@ -302,8 +297,7 @@ def standard_deviation(sigma: float) -> float:
     return number
 
 
-MOST_PIXELS = 2**26
-"""Largest number of values of an image that a noise model is made for, 8,192 x 8,192 pixels."""
+MOST_PIXELS = 2**26  # largest number of values of an image that a noise model is made for, 8,192 x 8,192 pixels
 
 
 def image_sides(shape: Any, most_axes: int = len(AXIS_LETTERS)) -> tuple[int, ...]:
@@ -338,8 +332,7 @@ def sample_shape(count: int, asked: int | None, size: int | None) -> tuple[int, 
     return whole_number(count, "the number of draws", 0, MOST_DRAWN), length
 
 
-MOST_LISTED = 4
-"""Most standard deviations that are listed; of more, the least and the greatest are given."""
+MOST_LISTED = 4  # most standard deviations that are listed; of more, the least and the greatest are given
 
 
 def deviations_text(variances: FloatArray) -> str:

@@ -91,7 +91,6 @@ volumes, whose many degrees of freedom, of 1,000 to within 5%, need no more; wit
 
 FORM_VALUES_TOGETHER = 2**22  # values of these draws that are held at a time
 
-
 STEPS = {
     1: [("samples", "of neighbours")],
     2: [("rows", "of neighbours in a column"), ("columns", "in a row")],

@@ -29,15 +29,12 @@ from attentest.search.problem import OUT_OF_EVALUATIONS, ROUGH
 DRAWN, LINES = 8, 3
 """Images of noise that are drawn, of which some may have no region, and lines that are walked along."""
 
-STARTS, KINKS = (-2.0, 0.0, 2.0), 8
-"""Places on a line from which on kinks are counted, and how many from each."""
+STARTS, KINKS = (-2.0, 0.0, 2.0), 8  # places on a line from which on kinks are counted, and how many from each
 
 COUNTING, TESTING, LONGEST = 1.5, 4.0, 15.0
 """About how many seconds kinks are counted and an image is tested; where testing would take longest, none is."""
 
-LEAST_EVALUATIONS, MOST_EVALUATIONS = 64, 20_000
-"""Bounds of the evaluations of the image that is tested."""
-
+LEAST_EVALUATIONS, MOST_EVALUATIONS = 64, 20_000  # bounds of the evaluations of the image that is tested
 USUAL_EVALUATIONS = 150  # evaluations that p takes where scores are smooth (docs/measurements.md)
 VISITS = 1.5  # how often a piece that matters to p is visited: about
 LONG_SECONDS = 60.0  # an image that takes longer gets advice on how to take less

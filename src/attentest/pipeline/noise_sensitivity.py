@@ -24,12 +24,8 @@ from attentest.statistics.inference import confidence_intervals_of, estimates_of
 from attentest.statistics.noise_factor import SensitivityCurve
 from attentest.statistics.pvalue import LogPvalues
 
-STRETCHES = (0.5, 0.5**0.5, 1.0, 2.0**0.5, 2.0)
-"""Multiples of the correlation length that was assumed."""
-
-LENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Correlation lengths in pixels, where pixels were assumed to be independent."""
-
+STRETCHES = (0.5, 0.5**0.5, 1.0, 2.0**0.5, 2.0)  # multiples of the correlation length that was assumed
+LENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)  # correlation lengths in pixels, where pixels were assumed to be independent
 LEFT_OUT = "Correlation lengths are left out"  # beginning of the note where there are none
 
 

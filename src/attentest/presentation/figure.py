@@ -115,7 +115,6 @@ EXTREME_COLOUR = BLUE
 ORDINARY_COLOUR = SKY
 NAIVE_COLOUR = VERMILION
 
-
 NUMBERS = ((1000.0, (1.0,)), (20.0, (1.0, 3.0)), (0.0, (1.0, 2.0, 3.0, 5.0)))
 """Numbers of a decade on the axis, by the ratio of the axis' ends from which on they are so few."""
 
@@ -158,12 +157,8 @@ def make_plain(axes: Axes, label: str, size: float, hidden: Sequence[str] = ("to
 MM = 1 / 25.4  # a millimetre in inches
 WIDTH = 180.0  # usual width of a figure in mm: the text width of a page
 NARROWEST, WIDEST = 60.0, 1000.0  # least and greatest width in mm in which everything can be read
-
-NARROW = 120.0
-"""A figure narrower than this, such as one of a column of 80 mm, has panels below each other."""
-
-LETTER, LINE = 0.19, 0.48
-"""Mean width of a letter and height of a line, in mm per point of the size of the text."""
+NARROW = 120.0  # a figure narrower than this, such as one of a column of 80 mm, has panels below each other
+LETTER, LINE = 0.19, 0.48  # mean width of a letter and height of a line, in mm per point of the size of the text
 
 
 def checked_width(width: float) -> float:

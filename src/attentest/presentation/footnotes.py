@@ -30,7 +30,6 @@ Student's distribution is 4% above that of the normal distribution, and the 99.9
 
 ROUNDING = 1e-9  # levels this close are the same
 
-
 DISAGREE = (
     "p and the interval disagree about a difference of 0: p counts both tails together, the interval each by itself; "
     "the equal-tailed p agrees with it"
@@ -120,8 +119,7 @@ def contradiction_text(record: ResultRecord, alpha: float) -> str:
     return f"Here {DISAGREE.replace(*RATIO) if equal else DISAGREE}."
 
 
-RATIO = "a difference of 0", "a ratio of 1"
-"""What is said of differences, and in its place of ratios of rates."""
+RATIO = "a difference of 0", "a ratio of 1"  # what is said of differences, and in its place of ratios of rates
 
 
 def contradict(

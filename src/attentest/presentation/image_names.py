@@ -10,8 +10,7 @@ from rich.cells import cell_len
 
 from attentest.markup import plain
 
-ELLIPSIS = "\u2026"
-"""Stands for the part of a name that is left out; three dots where it cannot be written."""
+ELLIPSIS = "\u2026"  # stands for the part of a name that is left out; three dots where it cannot be written
 
 SHARES = (2 / 3, 1 / 2, 1 / 3)
 """Shares of the room that the end of a name gets, in the order in which they are tried."""

@@ -77,8 +77,7 @@ def seen_lines(picture: Picture) -> str:
     return seen_name(picture.record.is_of_counts, picture.record.dimension).replace(": ", ":\n")
 
 
-MAP_COLOURS = "viridis"
-"""Colours of attention: even in lightness, and told apart with any colour vision."""
+MAP_COLOURS = "viridis"  # colours of attention: even in lightness, and told apart with any colour vision
 
 MOST_OPAQUE = 0.55
 """Opacity of the overlay where the attention is greatest; where it is zero, the image is seen as it is."""

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 
 UNSEEN = 1e-4  # share of the distribution that may lie outside the picture
-
-POINTS = 400
-"""Points of the curve over the range that is shown, and again over where nearly all of the mass is."""
+POINTS = 400  # points of the curve over the range that is shown, and again over where nearly all of the mass is
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,10 +108,7 @@ class ConditionalDensity:
 
 
 SMALL = 0.005  # a tail that holds less than this share is shown again, enlarged
-
-ROOM = 2.6
-"""Height of the axes over that of the curve, where there is room above it for the enlarged tail."""
-
+ROOM = 2.6  # height of the axes over that of the curve, where there is room above it for the enlarged tail
 TAIL = 1e-3  # share of the tail beyond the statistic that may lie outside its enlargement
 
 FARTHEST_DRAWN = 6.0

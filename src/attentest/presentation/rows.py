@@ -79,8 +79,7 @@ COPIED = (
 )
 """Columns that are called the same in a record."""
 
-DRAWS = ("draws", "significant_draws", "majority_pixels")
-"""What a table has of several draws of the added noise."""
+DRAWS = ("draws", "significant_draws", "majority_pixels")  # what a table has of several draws of the added noise
 
 IF_ANY = {"component", *DRAWS, *MASK, *MAP, *MEASURES, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-FACTOR, LENGTH = "factor", "correlation_length"
-"""Names of the two parameters of the noise in rows and tables."""
-
+FACTOR, LENGTH = "factor", "correlation_length"  # names of the two parameters of the noise in rows and tables
 ENDS = ("", "_low", "_high")  # ends of the names of a value and of its bounds in a row
 
 
@@ -348,11 +346,8 @@ SMALLEST_LOG = -6.0
 """P-values are drawn down to this power of ten at least, to a tenth of alpha, and to the square of p with the assumed
 noise; smaller ones, of less noise, leave the axes."""
 
-FARTHEST_DRAWN = 1.0
-"""An interval is drawn no farther out than this many times the range of the naive one."""
-
-NEAR = 1.15
-"""A factor that is less than this is as near to 1 as the word beside the line at 1 is wide."""
+FARTHEST_DRAWN = 1.0  # an interval is drawn no farther out than this many times the range of the naive one
+NEAR = 1.15  # a factor that is less than this is as near to 1 as the word beside the line at 1 is wide
 
 FACTOR_TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from attentest.statistics.noise_factor import SameVerdict
 
 SMALLEST = 1e-307  # smaller p-values are shown as below it: their digits are lost in a float64
-
-
-SAME = 0.01
-"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
-
+SAME = 0.01  # bounds on p that differ by less than this, relative to the greater, are shown as one number
 ROUNDING = 1e-9  # smaller differences, in standard errors, are shown as 0
 
 NEGLIGIBLE = 1e-5
@@ -197,7 +193,6 @@ SIZES = {"two-sided": "larger", "equal-tailed": "larger", "greater": "higher", "
 PLACES, NO_ROOM = "regions of the same shape elsewhere in the image", "there is no room for other places"
 """What the difference is compared with, beside p, and where it cannot be."""
 
-
 CONTEXT_NOTE = (
     f"larger than: how many {PLACES} have a smaller difference; difference / SD: in standard deviations of the image; "
     "both are descriptive"
@@ -222,8 +217,7 @@ def context_text(record: ResultRecord) -> str:
     return worded(said, record.dimension)
 
 
-VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
-"""A decision in a word or two."""
+VERDICTS = {True: "significant", False: "not significant", None: "undecided"}  # a decision in a word or two
 
 OTHERS = {
     "background": "the rest of the image",
@@ -246,8 +240,7 @@ WITHIN_THE_IMAGE = ("background", "neighbourhood")  # contrasts with other parts
 EVIDENT = 1e-100
 """A smaller p comes from noise that is small beside the contrasts of the image; a strong signal in noise has 1e-20."""
 
-FAR_BELOW = 1e-20
-"""A smaller p is far below any level in use: what is left to ask is how large the difference is."""
+FAR_BELOW = 1e-20  # a smaller p is far below any level in use: what is left to ask is how large the difference is
 
 USUAL = (
     "So small a p is usual for photographs, whose parts are never equal and whose noise is small: it does not say "

@@ -12,11 +12,8 @@ from attentest.markup import definition_table
 from attentest.presentation.words import range_text
 from attentest.statistics.alternative import Alternative, ordinary_range
 
-DISAGREEMENT_LEVEL = 0.001
-"""A count of draws less probable than this contradicts the error bar of the search."""
-
-MOVES_WELL = 0.9
-"""Where a smaller share of the chains left the observed point, it is the chains that are in doubt."""
+DISAGREEMENT_LEVEL = 0.001  # a count of draws less probable than this contradicts the error bar of the search
+MOVES_WELL = 0.9  # where a smaller share of the chains left the observed point, it is the chains that are in doubt
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -93,8 +93,7 @@ class LocalEngine:
         return {"engine": "local"}
 
 
-LONGEST_REASON = 500
-"""Characters of an error of a worker that are reported; it may have whole tracebacks in it."""
+LONGEST_REASON = 500  # characters of an error of a worker that are reported; it may have whole tracebacks in it
 
 
 class State(Enum):

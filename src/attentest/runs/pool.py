@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 MOST_TRIES = 3  # a task by itself that ends its worker so many times is reported as failed
-
-MOST_LOST_AT_START = 10
-"""The run ends when so many workers in a row were lost before they were ready."""
+MOST_LOST_AT_START = 10  # the run ends when so many workers in a row were lost before they were ready
 
 MOST_WORKERS = 10_000
 MOST_CORES = 10_000
@@ -44,8 +42,7 @@ REPORT_SECONDS = 10.0
 START_SECONDS = 300.0
 """How long a worker may take at least for its first sign: it imports the program, perhaps from a slow disk."""
 
-SIGN_SECONDS = 1.0
-"""How often a worker gives a sign of life, and how often the driver looks for them."""
+SIGN_SECONDS = 1.0  # how often a worker gives a sign of life, and how often the driver looks for them
 
 Worker = TypeVar("Worker")
 

@@ -16,7 +16,6 @@ MARK = "ATTENTEST_RAY_CLUSTER"
 LONGEST_SECONDS = 10.0
 """How long to go on ending processes; those that hang in a driver of the system are left to the system."""
 
-
 QUIET_SECONDS = 1.0
 """How long nothing must be seen of a cluster that was not ended in order: a process has no environment for a moment
 while it is started."""

@@ -32,13 +32,9 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
-FORMAT = 1
-"""Version of the lines; it changes when an earlier attentest could no longer read them rightly."""
-
+FORMAT = 1  # version of the lines; it changes when an earlier attentest could no longer read them rightly
 LOCK = ".lock"  # a file in a directory that one run at a time may write to; it says which
-
-HOLDER = b"attentest: process "
-"""How the content of such a file begins; one of other content is left as it is."""
+HOLDER = b"attentest: process "  # how the content of such a file begins; one of other content is left as it is
 
 LOCKED_BYTE = 2**40
 """Windows locks bytes rather than files: one beyond the end of any file, so that all of it can be read."""
@@ -56,8 +52,7 @@ def damage(error: BaseException) -> str:
     return str(error).rstrip(".") if isinstance(error, ValueError) else "a value is not of the kind that it must be"
 
 
-Values: TypeAlias = dict[str, Any]
-"""The object on a line."""
+Values: TypeAlias = dict[str, Any]  # the object on a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,13 +300,11 @@ def _no_number(name: str) -> Any:
 FIRST = json.dumps({"attentest": "records", "format": FORMAT, "file": ""}).encode().removesuffix(b'"}')
 """How every file of records begins; the key of the file and a checksum follow."""
 
-KEY_LENGTH = 32
-"""Characters of the key of a file, which is random: lines of two files never have the same."""
+KEY_LENGTH = 32  # characters of the key of a file, which is random: lines of two files never have the same
 
 
 def _first_line(key: bytes) -> bytes:
     return _sealed(FIRST + key + b'"}', b"")
 
 
-FIRST_LENGTH = len(_first_line(b"0" * KEY_LENGTH))
-"""Length of the first line of every file of records."""
+FIRST_LENGTH = len(_first_line(b"0" * KEY_LENGTH))  # length of the first line of every file of records

@@ -32,17 +32,13 @@ from attentest.runs.record_lines import End, LineWriter, add_line, file_key, lin
 if TYPE_CHECKING:
     from attentest.runs.engine import Engine
 
-Row: TypeAlias = dict[str, Any]
-"""The result of one trial, with the number of its image and the seconds it took."""
-
+Row: TypeAlias = dict[str, Any]  # the result of one trial, with the number of its image and the seconds it took
 Image = TypeVar("Image", int, str)  # what images are called in a file: numbers or names
 
 RowCheck: TypeAlias = Callable[[Row], None]
 """Raises a ValueError, TypeError or KeyError for a row, or a header, that lacks what its readers need."""
 
-Keep: TypeAlias = Callable[[Row], Row]
-"""Maps a row to what is kept of it in memory, with errors as in a check."""
-
+Keep: TypeAlias = Callable[[Row], Row]  # maps a row to what is kept of it in memory, with errors as in a check
 RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common

@@ -29,8 +29,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 from attentest.statistics.columns import Columns, Floats, Integers, Mask, repeated
 from attentest.statistics.interval_mass import gauss_legendre, log_mass, log_sums
 
-NEGLIGIBLE = 42.0
-"""Parts of an integral whose density is lower than the greatest by so many logs are left out."""
+NEGLIGIBLE = 42.0  # parts of an integral whose density is lower than the greatest by so many logs are left out
 
 PANELS = ((6, 0.5, 1.0), (10, 1.5, 4.0), (20, 5.0, 20.0), (32, 8.0, 45.0))
 """Numbers of Gauss-Legendre nodes, with the greatest width of a panel, in standard deviations, and the most logs by
@@ -40,12 +39,8 @@ TRANSITION = 8.0
 """Beyond so many standard deviations of T given V, whether T lies in its range is decided by V; and the other way
 round."""
 
-SHORT = 12
-"""Nodes of Gauss-Legendre quadrature for a range of T over which its density given V falls by little."""
-
-FAR = 8.5
-"""A normal number is greater than this with a probability of less than a rounding error of one."""
-
+SHORT = 12  # nodes of Gauss-Legendre quadrature for a range of T over which its density given V falls by little
+FAR = 8.5  # a normal number is greater than this with a probability of less than a rounding error of one
 FEW = 300  # with fewer parts than this, a rule of their own costs more than the nodes it saves
 MOST_TOGETHER = 4_000  # panels that are processed at a time: their nodes fit into the cache
 

@@ -30,8 +30,7 @@ from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.selection_laws import law_values
 
-MAJORITY = 0.5
-"""A pixel belongs to the majority region if more than this share of the draws chose it."""
+MAJORITY = 0.5  # a pixel belongs to the majority region if more than this share of the draws chose it
 
 COLUMNS = ("statistic", "z_obs", "gamma", "standard_error")
 """What unbiased estimates follow from: statistics, observed z, gamma of the law and standard errors."""

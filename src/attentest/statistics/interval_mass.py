@@ -30,9 +30,7 @@ NEGLIGIBLE = 45.0
 """Where a Student density is lower than at the greatest point of an interval by so many logs, the rest is left out."""
 
 SHORT = 1.0  # few nodes suffice where it falls by no more than so many logs
-
-FEW_NODES, NODES = 12, 40
-"""Nodes of Gauss-Legendre quadrature: the density falls by NEGLIGIBLE logs at most."""
+FEW_NODES, NODES = 12, 40  # nodes of Gauss-Legendre quadrature: the density falls by NEGLIGIBLE logs at most
 
 BLUNT, GRADING = 8.0, 4
 """With fewer degrees of freedom the density is not smooth where its support ends, and nodes are denser there: with y

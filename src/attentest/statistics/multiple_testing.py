@@ -19,12 +19,8 @@ from attentest.statistics.pvalue import decision
 
 Adjustment: TypeAlias = Literal["holm", "bh", "by"]
 
-Simultaneous: TypeAlias = Literal["bonferroni", "holm"]
-"""Ways to choose intervals that all cover together."""
-
-
-ROUNDING = 1e-9
-"""Relative rounding error of a binomial tail, so that one that equals a bound counts as equal to it."""
+Simultaneous: TypeAlias = Literal["bonferroni", "holm"]  # ways to choose intervals that all cover together
+ROUNDING = 1e-9  # relative rounding error of a binomial tail, so that one that equals a bound counts as equal to it
 
 
 def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:

@@ -41,12 +41,8 @@ FACTORS = tuple(2.0 ** (step / PER_OCTAVE) for step in range(-PER_OCTAVE, PER_OC
 """Factors of a curve, from LEAST to MOST; 1 is one of them."""
 
 SHOWN_FACTORS = FACTORS[:: PER_OCTAVE // 2]  # factors of a small table: 0.5, 0.71, 1, 1.41 and 2
-
-POINTS = 29
-"""Factors on each side of 1 at which a change of the verdict is looked for: 2.5% from one to the next."""
-
-HALVINGS = 16
-"""Bisections of the factor at which the verdict changes: to four digits beyond those that are shown."""
+POINTS = 29  # factors on each side of 1 at which a change of the verdict is looked for: 2.5% from one to the next
+HALVINGS = 16  # bisections of the factor at which the verdict changes: to four digits beyond those that are shown
 
 GAP = 0.01
 """The two verdicts may be this far apart, relative to the factor at which one ends: it does not show in the text."""

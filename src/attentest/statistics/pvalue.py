@@ -18,9 +18,7 @@ from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_t
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
-TIE_TOLERANCE = 1e-12
-"""Statistics this close, relative to the observed one, differ only by the order of summation."""
-
+TIE_TOLERANCE = 1e-12  # statistics this close, relative to the observed one, differ only by the order of summation
 MOST_PERMUTATIONS = 10**8  # upper limit on the number of permutations, against typing errors
 
 LogMasses: TypeAlias = tuple[Floats, Floats]

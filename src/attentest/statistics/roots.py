@@ -16,13 +16,9 @@ RTOL = 1e-13
 """Relative accuracy of a root. Where the root is the mean of a truncated statistic, and another part of the truncation
 set is far away, a mean that is off by one part in 10,000 can change a probability from 0.025 to 0.1."""
 
-ROUNDING = 1e-12
-"""Values that are no greater than this are zero: those of log odds are not known any better."""
-
+ROUNDING = 1e-12  # values that are no greater than this are zero: those of log odds are not known any better
 MOST_STEPS = 200  # upper limit on the steps of the root finder; bisection alone takes fewer
-
-WIDENED = 4.0
-"""Where a root is not between two points, the next point is this many times their distance farther."""
+WIDENED = 4.0  # where a root is not between two points, the next point is this many times their distance farther
 
 Function: TypeAlias = Callable[[Integers, Floats], tuple[Floats, Floats | None]]
 """Maps indices of functions (m,) and points (m,) to values (m,), and to slopes (m,) or None if they are not known."""

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from attentest.errors import InputError
 from attentest.statistics.columns import Floats, Integers, Mask, repeated
 
-Intervals: TypeAlias = Floats
-"""A union of intervals: an array (n, 2) of their ends, sorted, without overlap."""
+Intervals: TypeAlias = Floats  # a union of intervals: an array (n, 2) of their ends, sorted, without overlap
 
 EMPTY: Intervals = np.empty((0, 2))
 EMPTY.setflags(write=False)

@@ -33,7 +33,6 @@ MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 
 NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")  # a list of numbers in JSON; some may be null
 
-
 Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 PLURALS: Mapping[Outcome, str] = {"holds": "hold", "differs": "differ", "not enough data": "not enough data"}

@@ -26,9 +26,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "huge": Architecture(layers=16, hidden=256, heads=16),
 }
 
-
-PATCHES = {1: 32, 2: 8, 3: 4}
-"""Patches along a side, by the number of axes: 8 in the paper's own models of images."""
+PATCHES = {1: 32, 2: 8, 3: 4}  # patches along a side, by the number of axes: 8 in the paper's own models of images
 
 
 def patch_size_of(image_size: int, axes: int = 2) -> int:
@@ -39,8 +37,7 @@ def patch_size_of(image_size: int, axes: int = 2) -> int:
 BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
 """Architecture of each model of images, and the side of its images."""
 
-OTHERS = {1: "signal256", 3: "volume16"}
-"""Models of signals and of volumes, by their number of axes."""
+OTHERS = {1: "signal256", 3: "volume16"}  # models of signals and of volumes, by their number of axes
 
 BUNDLED_SERIES = "series-small256"
 """The model of the experiments on series that need no other, as the paper's authors train theirs."""

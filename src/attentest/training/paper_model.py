@@ -25,8 +25,7 @@ from attentest.training.bundled import ARCHITECTURES, BUNDLED, BUNDLED_SERIES, F
 from attentest.training.classifier import TrainedModel, accuracy_of, classifier_config, fit_classifier
 from attentest.training.settings import TrainingSettings
 
-TRAINING_DELTA = (1.0, 4.0)
-"""Range of the strength of the signal in training images, as in the paper."""
+TRAINING_DELTA = (1.0, 4.0)  # range of the strength of the signal in training images, as in the paper
 
 
 def train(
@@ -91,8 +90,7 @@ SERIES_MODELS = tuple(
 
 ALL_MODELS = (*MODELS, *SERIES_MODELS)
 
-SERIES_SHARE = 10
-"""A series has a signal in a tenth of it, an image in a square of a third of its side."""
+SERIES_SHARE = 10  # a series has a signal in a tenth of it, an image in a square of a third of its side
 
 PUBLISHED = {"base8": "d8", "small16": "d16small", "base16": "d16", "base32": "d32", "base64": "d64"}
 """Directories of the models that the authors published."""

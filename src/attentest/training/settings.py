@@ -11,9 +11,7 @@ from attentest.errors import InputError
 from attentest.training.bundled import ARCHITECTURES, patch_size_of
 
 LARGEST_SIDE = 1024  # largest side of training images in pixels; the paper's have 64 at most
-
-MOST_VALUES = 2**28
-"""Most pixels of all training images together, which are drawn at once: 2 GiB of float64."""
+MOST_VALUES = 2**28  # most pixels of all training images together, which are drawn at once: 2 GiB of float64
 
 
 def check_fit(settings: Any, whole: Mapping[str, tuple[int, int]], shares: Iterable[str]) -> None:

@@ -83,8 +83,6 @@ def check_report_path(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}  # short names of adjusted p-values
-
-
 LONGEST_NAME = 64  # most characters of a name in a table; its middle is left out
 
 

@@ -14,8 +14,7 @@ from attentest.presentation.rows import Row, failed_row, records_of_line, rows_o
 from attentest.record import ResultRecord
 from attentest.runs.records import RESULTS, RecordFile, check_numbers, check_texts, read_runs, versions
 
-PICTURES = "pictures"
-"""The folder of a directory of records that has the small copies of the images."""
+PICTURES = "pictures"  # the folder of a directory of records that has the small copies of the images
 
 
 def saved_file(record: Mapping[str, Any], kind: str) -> tuple[str, str]:
@@ -142,8 +141,7 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
     )
 
 
-RUN = ("command", "started", "seconds", "warnings", "lines")
-"""What the list of runs says about each."""
+RUN = ("command", "started", "seconds", "warnings", "lines")  # what the list of runs says about each
 
 
 def _check_run(run: Mapping[str, Any]) -> None:

@@ -28,9 +28,7 @@ from attentest.runs.records import Row
 from attentest.simulation.calibration.calibration import ALPHAS, FALSE_HYPOTHESIS, PLUG_IN, Calibration
 from attentest.simulation.images import SimulatedImages
 
-ESTIMATION = 2
-"""Follows the seed of the reference images from which the noise of an image is estimated."""
-
+ESTIMATION = 2  # follows the seed of the reference images from which the noise of an image is estimated
 MOST_REFERENCES = 10**5  # upper limit on the number of reference images, against typing errors
 
 MOST_BY_DEFAULT = 100

@@ -30,18 +30,13 @@ if TYPE_CHECKING:
 ALPHAS = (0.01, 0.05, 0.10)
 
 ERROR_RATE = 0.01  # probability, at most, that a valid test is called one that rejects too often
-
-FEWEST_EXPECTED = 10
-"""Expected rejections at the greatest level below which no test is called calibrated."""
-
+FEWEST_EXPECTED = 10  # expected rejections at the greatest level below which no test is called calibrated
 NUMBERS = ("p", "p_low", "p_high", "naive_p")  # numbers in the row of an image that was tested
 
 PLUG_IN = "plug_in_p"
 """P-value in the row of an image whose noise was estimated, if the estimate is taken for the truth."""
 
-FALSE_HYPOTHESIS = "false_hypothesis"
-"""What the row of an image has whose mean makes the hypothesis false."""
-
+FALSE_HYPOTHESIS = "false_hypothesis"  # what the row of an image has whose mean makes the hypothesis false
 MOST_REASONS = 3  # reasons for failures that a summary names, the most frequent ones
 
 UNEVEN = 0.01

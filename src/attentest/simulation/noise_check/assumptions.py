@@ -27,8 +27,7 @@ from attentest.simulation.noise_check.measures import (
 )
 from attentest.statistics.multiple_testing import adjusted_pvalues
 
-HOLDS, SMALL, BROKEN = "no sign against it", "found, but small", "broken"
-"""What can be said about an assumption."""
+HOLDS, SMALL, BROKEN = "no sign against it", "found, but small", "broken"  # what can be said about an assumption
 
 HARMLESS = {
     HOLDS: "Draws from the model show as much.",
@@ -39,12 +38,8 @@ HARMLESS = {
 BEYOND_CHANCE = "more than chance explains (standard deviation)"
 """What is said of an estimated spread, which is 0 where images differ no more than by their noise."""
 
-ROUNDING = 1e-9
-"""Measures that vary by less than this, relative to their size, are the same up to rounding."""
-
-SMALLEST_DEVIATION = 1e-6
-"""Standard deviations of a mean below this, in units of that of a pixel, count as this."""
-
+ROUNDING = 1e-9  # measures that vary by less than this, relative to their size, are the same up to rounding
+SMALLEST_DEVIATION = 1e-6  # standard deviations of a mean below this, in units of that of a pixel, count as this
 SMALLEST_RATIO = 1e-300  # ratios of standard deviations below this count as this
 
 

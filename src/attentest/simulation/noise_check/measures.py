@@ -18,11 +18,8 @@ from attentest.noise.local_variance import Cells
 from attentest.noise.model import FloatArray
 from attentest.noise.stationary import STEPS
 
-NEAR = 3
-"""Largest lag along each axis whose correlations are tested one by one; longer ones are averaged in rings."""
-
+NEAR = 3  # largest lag along each axis whose correlations are tested one by one; longer ones are averaged in rings
 LONGEST_SHARE = 0.5  # longest lag, as a share of a side: beyond it there are few pairs of pixels
-
 
 TRANSFORMED_TOGETHER = 2**16
 """Most coefficients of transforms that are computed together: few fields at a time stay in the cache, while small ones
@@ -134,10 +131,7 @@ def row_effects(tables: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
 
 
 RESOLUTION = 1e-9  # values closer than this share of their range are the same
-
-LONGEST_GRID = 2**16
-"""Most different values that are taken for numbers on a grid, such as grey levels of 16 bits."""
-
+LONGEST_GRID = 2**16  # most different values that are taken for numbers on a grid, such as grey levels of 16 bits
 MOST_BINS = 64  # most bins of a histogram
 
 

@@ -133,9 +133,7 @@ OVERLAP = "mean overlap of region and signal, as IoU\n(bars: two standard errors
 LENGTH = "median length, as a multiple of the naive one\n(bars: quartiles)"
 
 PANEL_SIDE = 4.6  # width of a panel in inches
-
-LONG = 10.0
-"""From this ratio of the longest to the shortest on, lengths are drawn on a logarithmic axis."""
+LONG = 10.0  # from this ratio of the longest to the shortest on, lengths are drawn on a logarithmic axis
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -441,8 +439,7 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
     drawing.legend_below(axes, 2, 8.5)
 
 
-Bar: TypeAlias = tuple[float, float, float]
-"""A value and the ends of its bar."""
+Bar: TypeAlias = tuple[float, float, float]  # a value and the ends of its bar
 
 
 def _rejected(tests: SimulatedTests) -> Bar:

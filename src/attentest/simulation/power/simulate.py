@@ -26,10 +26,7 @@ from attentest.statistics.multiple_testing import rate_of
 
 RANDOMISE = (0.0, 0.3, 0.5, 1.0)  # values of gamma that are compared by default
 REGIONS = tuple(REGION_UNITS)  # what regions consist of; all are compared by default
-
-DELTAS = (0.0, 1.0, 2.0, 3.0)
-"""Heights of the square by default, in standard deviations of the noise."""
-
+DELTAS = (0.0, 1.0, 2.0, 3.0)  # heights of the square by default, in standard deviations of the noise
 MOST_TESTS = 10**6  # upper limit on the number of tests, against typing errors
 
 LARGEST_DELTA = 1e6

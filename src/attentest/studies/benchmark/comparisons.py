@@ -87,9 +87,7 @@ def many_images(workload: Workload) -> Iterator[Ratio]:
 
 
 NEAREST, FARTHEST = 20.0, 40.0  # bounds of the absolute values of the statistics
-
-GOAL = 2.0
-"""Most of what lies between 0 and such a statistic cannot matter, so it should not be explored."""
+GOAL = 2.0  # most of what lies between 0 and such a statistic cannot matter, so it should not be explored
 
 
 def far_out(workload: Workload) -> Iterator[Ratio]:
@@ -138,8 +136,7 @@ def _extrapolated(workload: Workload) -> Costs:
     return {"seconds": seconds / result.evaluations * evaluations, "evaluations": evaluations}
 
 
-CPU_GOAL = 1.5
-"""In float64 on a CPU a forward pass should take at most this many times its matrix products."""
+CPU_GOAL = 1.5  # in float64 on a CPU a forward pass should take at most this many times its matrix products
 
 SMALL_BATCHES = {"cpu": (1, 8), "cuda": (64, 512)}
 """Batches that are compared with the default one, by the type of the device."""

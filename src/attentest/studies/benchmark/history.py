@@ -166,10 +166,7 @@ MOST_DATES = 4
 """Dates below a panel; more would overlap."""
 
 TITLE_LETTERS = 45  # letters of the title above each column
-
-MARGIN = 1.25
-"""Panels reach this factor beyond what is in them, so that mere noise does not look like a change."""
-
+MARGIN = 1.25  # panels reach this factor beyond what is in them, so that mere noise does not look like a change
 LOGARITHMIC = 4.0  # from this ratio of its ends on, an axis is logarithmic
 
 

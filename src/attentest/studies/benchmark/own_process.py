@@ -35,8 +35,7 @@ from attentest.studies.benchmark.measurement import (
     timed,
 )
 
-FRESH = (sys.executable, "-P")
-"""A new interpreter, which does not import from the current directory."""
+FRESH = (sys.executable, "-P")  # a new interpreter, which does not import from the current directory
 
 
 def measured_alone(measure: Callable[..., dict[str, Any]], settings: BenchSettings, *arguments: int) -> dict[str, Any]:

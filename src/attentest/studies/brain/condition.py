@@ -20,9 +20,7 @@ from attentest.noise import Averaged, FromImage, ImageNoise, NoiseModel, as_nois
 from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS
 from attentest.studies.brain.dataset import LEAST_BRIGHT, LEAST_SHARE, Slices
 
-NOISE_IMAGES_PER_PATIENT = 10
-"""Most slices of one patient in the noise part, because slices of a patient are alike."""
-
+NOISE_IMAGES_PER_PATIENT = 10  # most slices of one patient in the noise part, because slices of a patient are alike
 LEAST_TESTED = 2  # fewest patients to test on: intervals come from how much patients differ
 MOST_IMAGES = 10**8  # upper bound on numbers of images; larger ones are typing errors
 

@@ -40,8 +40,7 @@ CONTRAST_TITLES = {
 
 IOU = "overlap of region and tumour (IoU: intersection over union)"
 
-SMALLEST_SHOWN = 1e-6
-"""p-values below lie at the edge of the figure: the search does not resolve them."""
+SMALLEST_SHOWN = 1e-6  # p-values below lie at the edge of the figure: the search does not resolve them
 
 COLUMNS = 6
 CELL = 1.9

@@ -50,9 +50,7 @@ ROOM_CONDITIONS = tuple(condition for condition in OUR_CONDITIONS if not conditi
 """Those of which the room of every slice is shown: with the paper's selection, beside which ours are."""
 
 DIGITS = 4  # of numbers in figures
-
-OVERLAPS = (0.0, 0.1, 0.3, 1.0)
-"""Ends of the classes of IoU; slices without any overlap are a class of their own."""
+OVERLAPS = (0.0, 0.1, 0.3, 1.0)  # ends of the classes of IoU; slices without any overlap are a class of their own
 
 
 def summarise(out: Path) -> dict[str, Any]:

@@ -151,7 +151,6 @@ SERIES_GAMMAS: Sequence[float] = (0.0, 0.5)
 TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
 EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
-
 MOST_IMAGES = 10**6  # largest number of images per series; more can only be a typing error
 
 COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian", "ours", "series")
@@ -241,8 +240,7 @@ PRESETS: Mapping[str, Preset] = {
 }
 """Some minutes on two cores; the counts of the paper's main text; those of its appendices."""
 
-Counted: TypeAlias = list[tuple[Series, int]]
-"""Series, each with its number of images."""
+Counted: TypeAlias = list[tuple[Series, int]]  # series, each with its number of images
 
 Plan: TypeAlias = Callable[[Preset, bool], Counted]
 """From a preset, and whether the authors' models are run too, to series."""

@@ -100,10 +100,7 @@ COUNTS = {
 }
 """Images per setting in the paper, by experiment."""
 
-
-Setting: TypeAlias = dict[str, Any]
-"""The numbers of one setting of an experiment, JSON-ready."""
-
+Setting: TypeAlias = dict[str, Any]  # the numbers of one setting of an experiment, JSON-ready
 LEVEL = 0.05  # significance level of the paper's main text
 TOGETHER = 0.95  # probability with which a valid test stays in the band in all settings
 DIGITS = 5  # of numbers in figures

@@ -25,14 +25,12 @@ from attentest.studies.reproduction.experiment import Series
 CHUNK_SECONDS = 20.0  # about what a chunk takes
 FIRST_CHUNK = {"cpu": 4, "cuda": 500}  # images, before anything has been timed
 LARGEST_CHUNK = 2000  # images, however fast they are
-
 TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images
 
 SEARCH = SpectralSearch(tol=TOL, precision="float64")
 """The search of the experiments; not in mixed precision, so that numbers are the same on every device."""
 
 PRECISE = SpectralSearch(tol=1e-6, precision="float64")  # gives the exact p where precisions are compared
-
 CURVES_INSIDE, CURVES_OUTSIDE = 10, 40  # pixels in the region and outside it whose f_i are drawn, as in the paper
 CURVE_REACH, CURVE_POINTS = 10.0, 801  # curves go this far beyond the statistic on either side of zero
 CLOSE_REACH, CLOSE_POINTS = 0.1, 201  # and this far around it, where the paper's heuristics change
