@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import ndimage, stats
 
 from attentest import AttentionTest
 from attentest.attention import GradCAM, Residual
@@ -26,6 +26,7 @@ from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import TIE, Level, Threshold, TopFraction
 from attentest.results.batch import Results, small_picture
+from attentest.runs.engine import FailedImage
 from attentest.search import PiecewiseSearch, SpectralSearch
 from command_line import run_main
 from dense_grid import dense_pvalue, small_autoencoder, small_cnn
@@ -322,6 +323,27 @@ def test_a_component_outside_the_mask_fails_alone(
     assert np.array_equal(results.adjusted_pvalues()[:-1], results.tested.adjusted_pvalues())
     assert results.labels.max() == len(alone) == len(results.confidence_intervals(0.9))
     assert "error" in results.table()
+
+    # Of a component without a pixel of the mask around it, too; and if that is so of all, of the image.
+    for noise, others in ((1.0, {}), ("poisson", {"randomise": 1.0})):
+        counts = image if noise == 1.0 else np.round(100 + 9 * image)
+        around = transformer(mask=None, threshold=0.4, contrast=Neighbourhood(1.0), noise=noise, **others)
+        first, *rest = around.components(counts)
+        mask_of_others = ~(ndimage.binary_dilation(first.part) & ~first.region)
+        test = around.replace(mask=mask_of_others, mask_use="contrast")
+        (results,) = test.map([counts], components=1, on_error="row")
+        said = "the contrast has no pixel within the mask to compare the region with"
+        assert said in results[-1].reason
+        assert [len(results.tested), len(results)] == [len(rest), 1 + len(rest)]
+        for result, part in zip(results.tested, rest, strict=True):
+            assert np.array_equal(result.part, part.part)
+            ring = ndimage.binary_dilation(part.part) & ~part.region & mask_of_others
+            if noise == 1.0:
+                assert result.difference == pytest.approx(image[part.part].mean() - image[ring].mean(), rel=1e-12)
+        far = ~(ndimage.binary_dilation(first.region) & ~first.region)
+        (failed,) = around.replace(mask=far, mask_use="contrast").map([counts], components=1, on_error="row")
+        assert isinstance(failed, FailedImage)
+        assert said in failed.reason
 
     monkeypatch.chdir(tmp_path)
     tiny_vit().save_pretrained("model")

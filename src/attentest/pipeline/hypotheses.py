@@ -244,11 +244,13 @@ class Parts:
         counts: NDArray[np.int64] = self.labels.reshape(len(self.labels), -1).max(axis=1).astype(np.int64)
         return counts[self.image]
 
+    def chosen(self, rows: slice | NDArray[np.bool_]) -> Parts:
+        """Return some of the parts."""
+        return replace(self, image=self.image[rows], component=self.component[rows])
+
     def chunks(self, size: int) -> Iterator[Parts]:
         """Yield the parts, ``size`` at a time."""
-        for start in range(0, len(self), size):
-            rows = slice(start, start + size)
-            yield replace(self, image=self.image[rows], component=self.component[rows])
+        return (self.chosen(slice(start, start + size)) for start in range(0, len(self), size))
 
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
@@ -295,10 +297,29 @@ def weights_of(contrast: Contrast, observation: Observation) -> NDArray[np.float
     return _eta(contrast.weights, observation, parts_of(observation.regions_on_images(), None))
 
 
+class UntestedParts(InputError):
+    """Parts that have nothing to compare within the mask."""
+
+    rows: NDArray[np.bool_]
+    """(r,). Which of the parts they are."""
+
+
 OUTSIDE_THE_MASK = (
     "this component of the region has no pixel within the mask: use mask_use='both', which chooses the region within "
     "it."
 )
+NOTHING_AROUND = (
+    "the contrast has no pixel within the mask to compare the region with: use a larger mask, a larger radius, or "
+    "contrast='background'."
+)
+
+
+def _check_parts(compared: NDArray[np.bool_], reason: str) -> None:
+    """Raise an error for a reason if some parts (r,) cannot be compared."""
+    if not compared.all():
+        error = UntestedParts(reason, "mask_use" if reason == OUTSIDE_THE_MASK else "mask")
+        error.rows = ~compared
+        raise error
 
 
 def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, parts: Parts) -> NDArray[np.float64]:
@@ -307,20 +328,15 @@ def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, pa
     seen, channel_weights = observation.seen, observation.batch[0].geometry.channel_weights
     if observation.batch[0].geometry.compared is not None:
         masks = masks & seen
-        if not parts.within(seen).all():
-            raise InputError(OUTSIDE_THE_MASK, "mask_use")
+        _check_parts(parts.within(seen), OUTSIDE_THE_MASK)
     with np.errstate(divide="ignore", invalid="ignore"):  # of a mean over no pixels, below
         if takes_stacks(weigh):
             eta = per_pixel(weigh(masks, regions, seen), channel_weights, shape)
         else:
             weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
             eta = np.concatenate([per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
-    if observation.batch[0].geometry.compared is not None and not np.isfinite(eta).all():
-        raise InputError(
-            "the contrast has no pixel within the mask to compare the region with: use a larger mask, a larger radius, "
-            "or contrast='background'.",
-            "mask",
-        )
+    if observation.batch[0].geometry.compared is not None:
+        _check_parts(np.asarray(np.isfinite(eta).all(axis=1)), NOTHING_AROUND)
     return eta
 
 
@@ -392,6 +408,8 @@ def law_of_counts(
 
     held, every = sums(everything - seen), sums(everything)
     pixels = [used.sum() * mask.reshape(len(mask), -1).sum(axis=1) for mask in masks]
+    for counts, reason in zip(pixels, (OUTSIDE_THE_MASK, NOTHING_AROUND), strict=True):
+        _check_parts(counts > 0, reason)
     total = held[0] + held[1]
     if not total.all():
         number = observation.batch[int(parts.image[np.argmin(total)])].number

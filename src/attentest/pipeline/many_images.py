@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -163,10 +163,13 @@ class ImageTests:
         failed: dict[int, InputError] | None = None if self.on_error == "raise" else {}
         try:
             results = self.pipeline.run(inputs, self.request, report, failed)
-            return [
-                FailedImage(number=0, reason=reason_of(failed[index])) if failed and index in failed else result
-                for index, result in enumerate(results)
+            # Failed components come last: if the first one failed, so did the image.
+            tested: list[Any] = [
+                parts[0] if isinstance(next(iter(parts), None), FailedImage) else parts for parts in results
             ]
+            for index, error in (failed or {}).items():
+                tested[index] = FailedImage(number=0, reason=reason_of(error))
+            return tested
         except Exception as error:
             if len(inputs) == 1 or not (self.on_error == "row" or _out_of_memory(error)):
                 if self.on_error == "raise":

@@ -28,9 +28,9 @@ from attentest.noise.implausible import noise_doubts
 from attentest.noise.poisson import Poisson
 from attentest.pipeline.hypotheses import (
     COUNTED,
-    OUTSIDE_THE_MASK,
     Lines,
     Parts,
+    UntestedParts,
     check_counted,
     law_of_counts,
     lines_of,
@@ -287,14 +287,9 @@ class Pipeline:
     def _observed_results(
         self, observation: Observation, request: Request, report: Report | None, rows: bool
     ) -> list[list[AttentionTestResult]]:
-        """Return the results of observed images; with ``rows``, components outside the mask are failures after them."""
+        """Return the results of observed images; with ``rows``, components that have none follow as failures."""
         connectivity, certification, inputs = request.connectivity, request.certification, observation.batch
         parts = parts_of(observation.regions_on_images(), connectivity)
-        untested = parts.image[:0]
-        if rows and inputs[0].geometry.compared is not None:
-            within = parts.within(observation.seen)
-            untested = parts.image[~within]
-            parts = replace(parts, image=parts.image[within], component=parts.component[within])
         images = [channels_last(tested.image.pixels) for tested in inputs]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
@@ -303,9 +298,20 @@ class Pipeline:
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         results: list[list[AttentionTestResult]] = [[] for _ in inputs]
+        untested: list[tuple[int, str]] = []
         for number, chunk in enumerate(chunks):
-            law, standard_errors, problem = self._hypothesis(observation, chunk, request)
-            if observation.added is not None and number == 0:
+            while len(chunk):
+                try:
+                    law, standard_errors, problem = self._hypothesis(observation, chunk, request)
+                    break
+                except UntestedParts as error:
+                    if not rows or connectivity is None:
+                        raise
+                    untested += [(image, str(error)) for image in chunk.image[error.rows].tolist()]
+                    chunk = chunk.chosen(~error.rows)
+            else:
+                continue
+            if observation.added is not None and randomised[0] is None:
                 randomised = [channels_last(image + observation.added[i]) for i, image in enumerate(observation.images)]
 
             def between(start: float, end: float, done: int = number) -> Report | None:
@@ -371,8 +377,8 @@ class Pipeline:
             for array in (*arrays, *vars(result.truncation_set).values()):
                 if array is not None:
                     array.setflags(write=False)
-        for image in untested.tolist():
-            failure: Any = FailedImage(number=len(results[image]), reason=OUTSIDE_THE_MASK)
+        for image, reason in untested:
+            failure: Any = FailedImage(number=len(results[image]), reason=reason)
             results[image].append(failure)
         return results
 

@@ -47,8 +47,8 @@ class ComponentResults(Results):
     They are adjusted together, by Holm's method unless told otherwise, so there are no slices of them. Each p-value is
     valid given the region, and the components are a function of the region. So, whichever region it is, they are a
     fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on each other.
-    Components that have no pixel within a mask of the contrast come last, as :class:`FailedImage`, where
-    ``on_error="row"`` asks for it; what is said of all components is of the others.
+    Components that have no pixel within a mask of the contrast, or none to be compared with, come last, as
+    :class:`FailedImage`, where ``on_error="row"`` asks for it; what is said of all components is of the others.
     """
 
     _of = "component"
