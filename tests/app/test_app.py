@@ -27,7 +27,7 @@ from attentest.app.form import CONTROLS, COUNTS, IMAGE, NUMBER, TOP_FRACTION, Fo
 from attentest.app.offered import MOST_CLASSES, MOST_MAPS, OfferedModels, UploadedImage
 from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
-from attentest.attention import GradCAM, GradientRollout, TextRelevance
+from attentest.attention import GradCAM, GradientRollout, Segmentation, TextRelevance
 from attentest.definition import ModelDefinition, option
 from attentest.noise import StationaryCovariance
 from attentest.registry import ATTENTION_MAPS
@@ -446,6 +446,30 @@ def test_a_network_offers_its_maps_and_the_result_is_that_of_the_library(tmp_pat
     assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in actions.preview(session, "resnet", form)
     assert {value: label for label, value in actions.classes(session, "resnet", form)}["2"].startswith("2: dog (")
     assert "the map must be one of grad-cam, hires-cam" in actions.preview(session, "resnet", Form())  # of rollout
+
+
+def test_a_network_of_an_onnx_file_that_segments(tmp_path: Path, session: Session) -> None:
+    onnx = pytest.importorskip("onnx")
+    kind, kernel = onnx.TensorProto.DOUBLE, np.random.default_rng(0).normal(size=(3, 1, 3, 3))
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "network",
+        [onnx.helper.make_tensor_value_info("x", kind, ["n", 1, 8, 8])],
+        [onnx.helper.make_tensor_value_info("y", kind, ["n", 3, 8, 8])],
+        [onnx.numpy_helper.from_array(kernel, "w")],
+    )
+    path = tmp_path / "pixels.onnx"
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 18)]), path)
+    actions = Actions(OfferedModels([path]))
+    assert [name for _, name in actions.maps("pixels.onnx")] == ["segmentation"]
+    assert actions.classes(session, "pixels.onnx", Form.of(map_name="segmentation"))[0][1] == "predicted"
+    assert session.image is not None
+    for target, number in (("predicted", 0), ("2", 2)):
+        form = Form.of(map_name="segmentation", target=target, level=0.0, rule="level")
+        options = {"noise": 1.0, "attention": Segmentation(number), "level": 0.0}
+        for test in (AttentionTest.from_pretrained(path, **options), AttentionTest.from_onnx(path, **options)):
+            region = test.attention_region(session.image.pixels)[1]
+            assert f"<strong>{region.sum()}</strong> of 64 pixels" in actions.preview(session, "pixels.onnx", form)
 
 
 SIGNALS, VOLUMES = "bundled, signals of 256 samples", "bundled, volumes of 16 × 16 × 16"

@@ -187,6 +187,8 @@ class Actions:
             pipeline = self._test_without_noise(session, image, self.models.model(model), predicted).pipeline
             seen = pipeline.inputs.one(image.sample, identity=image.name)
             scores: Any = pipeline.scores
+            if not hasattr(scores, "ranked"):  # of a class at each pixel
+                return usual
             inputs = model_inputs([seen], pipeline.definition, scores.device)[-1]
             ranked = scores.ranked(inputs, offers.MOST_CLASSES)
         except AttentestError:  # the preview says what is wrong

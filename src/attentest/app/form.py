@@ -149,8 +149,8 @@ class Form:
         if name == TEXT:
             chosen = MapDefinition(text=text or "")
         else:
-            asked = (self.other_class or "").strip() or target or None
-            chosen = MapDefinition(map_name=name, target=asked if takes_class(name) else None)
+            asked = (self.other_class or "").strip() or target or PREDICTED
+            chosen = MapDefinition(map_name=name, target=asked if takes_class(name) and asked != PREDICTED else None)
         attention = chosen.attention()
         return model.scores if attention == model.attention else model.new_scores(attention)
 

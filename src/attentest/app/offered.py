@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from attentest.attention import (
     Aggregation,
     GradCAM,
     NetworkScores,
+    OutputScores,
     RelevanceScores,
     Rollout,
     TextRelevance,
@@ -27,13 +28,15 @@ from attentest.attention import (
     load_model,
 )
 from attentest.attention.device import usable_device
-from attentest.attention.relevance import Relevance
+from attentest.attention.network import network_maps
+from attentest.attention.relevance import OutputMap, Relevance
 from attentest.attention.saved_model import SavedModel
 from attentest.errors import AttentestError, InputError, ModelError, shortened, worded
 from attentest.images.image_source import ImageSource
 from attentest.images.sample import Sample, as_sample
 from attentest.images.spacing import Spacing
 from attentest.pipeline.inputs import preprocessing_and_size
+from attentest.registry import ATTENTION_MAPS
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
@@ -42,6 +45,8 @@ MOST_REMEMBERED, MOST_MAPS = 8, 4
 
 MOST_CLASSES = 20
 """Number of classes, those of greatest score, that the page lists; others can be written in the field."""
+
+Map: TypeAlias = Relevance | Aggregation | OutputMap
 
 TEXT = "text"  # what the menu of maps has for the map of a text, which no map of the registry is
 
@@ -101,16 +106,16 @@ class OfferedModel:
 
     name: str
     """Its name on the page."""
-    attention: Relevance | Aggregation
+    attention: Map
     scores: ViTScores
-    """The first of its maps, rollout or, of a network without attention, Grad-CAM; and the scores of it."""
+    """The first of its maps, such as rollout, or Grad-CAM of a network without attention; and the scores of it."""
     preprocessing: Any
     """That of the image processor saved with it, if there is one."""
     usual_processor: str
     """Name of the image processor of its family, for photographs where none was saved."""
     maps: tuple[str, ...]
     """The maps that it can give: names of the registry without an argument, and that for texts."""
-    new_scores: Callable[[Relevance | Aggregation], ViTScores]
+    new_scores: Callable[[Map], ViTScores]
     """Makes the scores of another map than the first."""
 
     @property
@@ -120,7 +125,7 @@ class OfferedModel:
 
 
 class OfferedModels:
-    """The bundled models and those saved in some directories, on a device.
+    """The bundled models and those saved in some directories, or ONNX files, on a device.
 
     The latter are all loaded here, so that a broken one is known before the page is; ``image_size``, if it is not None,
     is the size of their input.
@@ -134,7 +139,7 @@ class OfferedModels:
         self._listed = listed
         self._directories = listed | bundled
         self._loaded: dict[str, OfferedModel] = {}
-        self._of_maps: OrderedDict[tuple[str, Relevance | Aggregation], ViTScores] = OrderedDict()
+        self._of_maps: OrderedDict[tuple[str, Map], ViTScores] = OrderedDict()
         self._lock = Lock()
         for name in listed:
             self.model(name)
@@ -159,17 +164,15 @@ class OfferedModels:
             raise InputError(f"the model must be one of {', '.join(self.names)}, got {shortened(name)}.")
         with self._lock:
             if name not in self._loaded:
-                attention: Relevance | Aggregation = Rollout()
                 try:
-                    saved = self._saved(name, attention)
+                    saved = self._saved(name, Rollout())
                 except ModelError as error:
                     if "attention" not in error.parameters:
                         raise
-                    attention = GradCAM()
-                    saved = self._saved(name, attention)
+                    saved = self._saved(name, GradCAM())
                 asked = self._size if name in self._listed else None
                 preprocessing, size = preprocessing_and_size(saved.processor, asked, saved_with=name)
-                scores = self._new_scores(saved, attention, size)
+                attention, scores = self._first(saved, size)
                 scores.heads = saved.heads
                 self._loaded[name] = OfferedModel(
                     name=name,
@@ -182,21 +185,27 @@ class OfferedModels:
                 )
             return self._loaded[name]
 
-    def _saved(self, name: str, attention: Relevance | Aggregation) -> SavedModel:
+    def _saved(self, name: str, attention: Map) -> SavedModel:
         head = attention.head if isinstance(attention, Relevance) else ""
         return load_model(self._directories[name], local_files_only=True, head=head)
 
-    def _new_scores(self, saved: SavedModel, attention: Relevance | Aggregation, size: Any) -> ViTScores:
-        shape, kind = (
-            saved.shape_for(size),
-            RememberedRelevance if isinstance(attention, Relevance) else RememberedScores,
-        )
-        # A network is searched with derivatives.
-        return (kind if shape is None else NetworkScores)(
-            saved.encoder, attention=attention, image_size=shape or size, device=self._device, owned=True
-        )
+    def _first(self, saved: SavedModel, size: Any) -> tuple[Map, ViTScores]:
+        """Return the first of the maps that a model can give, and the scores of it."""
+        *others, last = network_maps() if saved.is_network else ["rollout"]
+        for name in others:
+            with suppress(ModelError):
+                return (attention := ATTENTION_MAPS.create(name)), self._new_scores(saved, attention, size)
+        return (attention := ATTENTION_MAPS.create(last)), self._new_scores(saved, attention, size)
 
-    def _scores(self, name: str, size: Any, attention: Relevance | Aggregation) -> ViTScores:
+    def _new_scores(self, saved: SavedModel, attention: Map, size: Any) -> ViTScores:
+        shape = saved.shape_for(size)
+        kind: Any = RememberedRelevance if isinstance(attention, Relevance) else RememberedScores
+        if shape is not None:  # a network, which is searched with derivatives
+            kind = OutputScores if isinstance(attention, OutputMap) else NetworkScores
+        made = kind(saved.encoder, attention=attention, image_size=shape or size, device=self._device, owned=True)
+        return cast(ViTScores, made)
+
+    def _scores(self, name: str, size: Any, attention: Map) -> ViTScores:
         """Return the scores of a map of a model, which are kept for as long as few others were asked for since."""
         key = name, attention
         with self._lock:

@@ -6,6 +6,7 @@ What the config.json of a model declares is checked before the model is built.
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from attentest.attention.encoder import MOST_PATCHES, checked_size, pair, unread
 from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type, square_of
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
 from attentest.attention.network import network_maps
+from attentest.attention.onnx_model import OnnxNetwork, load_onnx
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
 from attentest.attention.text import tokeniser
 from attentest.attention.vit import readable
@@ -205,6 +207,10 @@ class SavedModel:
         """Return the shape (C, H, W) of a network's images, of this size or its own; None for a transformer."""
         if not self.is_network:
             return None
+        if isinstance(self.encoder, OnnxNetwork):
+            shape = self.encoder.shape_for(None, image_size)
+            self.encoder.check(shape)
+            return shape
         config: Any = self.encoder.config
         size = getattr(config, "image_size", None) if image_size is None else image_size
         if size is None:
@@ -241,8 +247,9 @@ def load_model(
     Parameters
     ----------
     source
-        Local directory, or the id of a model on the Hugging Face hub, such as "google/vit-base-patch16-224". If a
-        directory of that name exists, it is used; only an id is looked up over the network.
+        Local directory, an ONNX file, or the id of a model on the Hugging Face hub, such as
+        "google/vit-base-patch16-224". If a directory of that name exists, it is used; only an id is looked up over the
+        network.
     allow_pickle
         Whether to read pickled weights (``pytorch_model.bin``) where there is no safetensors file.
     local_files_only
@@ -258,6 +265,8 @@ def load_model(
         Every weight of the encoder comes from the file. It is an error if a weight is missing, because the library
         would replace it by random numbers.
     """
+    if str(source).lower().endswith(".onnx") and not os.path.isdir(source):
+        return SavedModel(encoder=load_onnx(source), processor=None, usual_processor="", is_network=True)
     files = ModelFiles(source, allow_pickle, local_files_only, revision)
     with no_network() if files.local_only else nullcontext():
         settings = files.json("config.json", needed=True)

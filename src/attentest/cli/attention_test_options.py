@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from attentest.cli.options import (
     search_option,
 )
 from attentest.cli.values import as_chosen_contrast, as_noise_model, noise_file, onnx_file
-from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, ModelDefinition, PretrainedDefinition, option
+from attentest.definition import COMPARED, IMAGE, MODEL, MapDefinition, PretrainedDefinition, option
 from attentest.errors import InputError
 from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE
 from attentest.training.bundled import bundled_model, model_named
@@ -137,9 +137,6 @@ class AttentionTestOptions:
             "device": self.device,
             **self.defined,
         }
-        if file := onnx_file(self.model):
-            known = {defined.name for defined in fields(ModelDefinition)}
-            return AttentionTest.from_onnx(file, **{name: options[name] for name in options if name in known})
         of_layer = str(self.mapped["map_name"]).startswith("layer:")
         with named_by_options({"layer": "--map layer:K"} if of_layer else {}):
             return AttentionTest.from_pretrained(

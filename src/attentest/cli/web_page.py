@@ -12,6 +12,7 @@ import typer
 from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption
 from attentest.cli.output import say
+from attentest.cli.values import onnx_file
 from attentest.definition import PretrainedDefinition, option
 from attentest.errors import InputError
 
@@ -21,9 +22,9 @@ class PageOptions:
     """What the page offers, where, and how much can be uploaded to it."""
 
     model: list[Path] | None = option(
-        "Directory of a saved ViT or CNN of Hugging Face or timm that the page offers; repeatable.",
+        "Directory of a saved ViT or CNN of Hugging Face or timm, or ONNX file, that the page offers; repeatable.",
         default=None,
-        metavar="DIRECTORY",
+        metavar="DIR",
         shown_default="the bundled models alone",
     )
     port: int = option("Port of the page; 0 takes any that is free.", default=7860, limits=(0, 65535))
@@ -54,10 +55,10 @@ def web_page(options: PageOptions) -> None:
 
     directories = options.model or []
     for directory in directories:
-        if not directory.is_dir():
+        if not directory.is_dir() and not (directory.is_file() and onnx_file(str(directory))):
             raise InputError(
                 f"there is no model directory {directory}: --model takes a directory made by save_pretrained or "
-                "`attentest train`, and the page downloads nothing."
+                "`attentest train`, or an ONNX file, and the page downloads nothing."
             )
     if find_spec("gradio") is None:
         raise InputError("the page needs Gradio: pip install 'attentest[app]'.")

@@ -105,8 +105,8 @@ class AttentionTest:
         Parameters
         ----------
         source
-            Local directory, or the id of a model on the hub, such as "google/vit-base-patch16-224", which is looked up
-            over the network unless ``local_files_only``. Nothing a model brings is ever run.
+            Local directory, an ONNX file, or the id of a model on the hub, such as "google/vit-base-patch16-224", which
+            is looked up over the network unless ``local_files_only``. Nothing a model brings is ever run.
         {options}
         """
         attention = as_attention_map(definition.attention)
