@@ -67,7 +67,7 @@ class ResultNumbers(Inference):
     which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
     "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
     ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
-    (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``."""
+    (``certification=`` in calling the test), or search with a larger ``max_evaluations``."""
     settings: Mapping[str, Any]
     """How the test was made: region, contrast, alternative, search and noise, JSON-ready."""
     audit: Audit | None = None
@@ -109,10 +109,7 @@ class ResultNumbers(Inference):
     def naive_confidence_interval(self, confidence_level: float | None = None) -> ConfidenceInterval:
         """Return the interval of a plain z-test: not valid, shown for comparison.
 
-        Parameters
-        ----------
-        confidence_level
-            By default that of the test, or 0.95 if it went for p alone.
+        The level is by default that of the test, or 0.95 if it went for p alone.
         """
         asked = self.interval_level(confidence_level)
         if isinstance(self.law, BinomialCounts):

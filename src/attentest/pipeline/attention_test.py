@@ -424,12 +424,8 @@ class AttentionTest:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the attention map (H, W) and the region (H, W) that would be tested; nothing is tested.
 
-        Both are those of the result: with randomised selection, of the randomised image, of its first draw.
-
-        Parameters
-        ----------
-        image, name
-            As in calling the test.
+        Both are those of the result: with randomised selection, of the randomised image, of its first draw. Image and
+        name are as in calling the test.
         """
         observation = self.pipeline.observe([self.pipeline.inputs.one(image, identity=name)])
         return observation.maps_on_images()[0], observation.regions_on_images()[0]
@@ -437,12 +433,7 @@ class AttentionTest:
     def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
         """Return the attention maps (k, H, W), from 0 to 1, of images of one size; nothing is tested.
 
-        They are those of the results: with randomised selection, of the randomised images.
-
-        Parameters
-        ----------
-        images
-            As in :meth:`map`.
+        They are those of the results of :meth:`map`: with randomised selection, of the randomised images.
         """
         maps, pipeline = [], self.pipeline
         inputs = pipeline.inputs.each(numbered_images(images, None))
@@ -520,12 +511,8 @@ class AttentionTest:
     def check(self, progress: ProgressLike = None) -> ModelCheck:
         """Return how the model is searched and what that costs, in a few seconds; it prints well.
 
-        Images are of noise of standard deviation 1, as the model sees them after preprocessing.
-
-        Parameters
-        ----------
-        progress
-            As in calling the test.
+        Images are of noise of standard deviation 1, as the model sees them after preprocessing. Progress is as in
+        calling the test.
         """
         with progress_reports(progress, 1, doing="checking") as report:
             return check_model(self.definition, self.pipeline.scores, lambda share: report(share, 1))

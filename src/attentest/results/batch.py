@@ -143,15 +143,10 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
     def adjusted_pvalue_bounds(
         self, method: Adjustment | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the least and the greatest adjusted p-values compatible with what the searches know.
+        """Return the least and the greatest :meth:`adjusted_pvalues` compatible with what the searches know.
 
         Where alpha lies between them it is open whether the hypothesis is rejected, as it can be after tests that were
-        asked to decide at an alpha (``alpha=``): their p-values are resolved only as far as that needs.
-
-        Parameters
-        ----------
-        method
-            As in :meth:`adjusted_pvalues`.
+        asked to decide at an alpha (``decide_at=``): their p-values are resolved only as far as that needs.
         """
         low, high = self._known.adjusted_bounds(method or self._adjustment or "bh")
         return self._in_place(low), self._in_place(high)
@@ -159,14 +154,8 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
     def decisions(self, alpha: float = 0.05, method: Adjustment | None = None) -> list[bool | None]:
         """Return for each image whether its hypothesis is rejected at alpha; None where that is not known.
 
-        It is not known where the error bars do not tell, and of an image that could not be tested.
-
-        Parameters
-        ----------
-        alpha
-            Significance level.
-        method
-            As in :meth:`adjusted_pvalues`; None to decide by the p-values as they are.
+        It is not known where the error bars do not tell, and of an image that could not be tested. Without a method,
+        one of those of :meth:`adjusted_pvalues`, the p-values decide as they are.
         """
         known = iter(self._known.decisions(alpha, method))
         return [None if isinstance(result, FailedImage) else next(known) for result in self]
@@ -174,16 +163,8 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
     def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
         """Return the proportion of p-values that are at most alpha, with its Wilson interval.
 
-        A selective p-value counts if its upper bound is at most alpha: if the search is certain of the rejection.
-
-        Parameters
-        ----------
-        alpha
-            Significance level.
-        naive
-            Whether to count the p-values that ignore the selection instead.
-        confidence_level
-            Of the interval.
+        A selective p-value counts if its upper bound is at most alpha: if the search is certain of the rejection. With
+        ``naive`` the p-values that ignore the selection are counted instead.
         """
         return self._known.rejection_rate(alpha, naive, confidence_level)
 

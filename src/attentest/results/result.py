@@ -89,13 +89,7 @@ class AttentionTestResult(ResultNumbers):
         return float(np.mean([draw.pvalue <= checked for draw in self.draws or (self,)]))
 
     def pvalue_text(self, digits: int = 3) -> str:
-        """Return p as text; if the search did not converge, the bounds on p and the status: "0.02 to 0.41 (decided)".
-
-        Parameters
-        ----------
-        digits
-            Significant digits.
-        """
+        """Return p as text; if the search did not converge, its bounds and the status: "0.02 to 0.41 (decided)"."""
         return pvalue_text(self.pvalue, self.pvalue_bounds, self.status, digits)
 
     def verdict(self, alpha: float = 0.05) -> str:
@@ -168,12 +162,7 @@ class AttentionTestResult(ResultNumbers):
         """Return the result for another p-value, from the same truncation set, without evaluating the model.
 
         The set was searched as far as the first p-value needs, so the bounds on this one may be wide. A certificate is
-        that of the same draws.
-
-        Parameters
-        ----------
-        alternative
-            As in :class:`AttentionTest`.
+        that of the same draws. Alternatives are those of :class:`AttentionTest`.
         """
         tails = as_alternative(alternative)
         log_naive = naive_log_pvalues(self.law, alternative)[0]
@@ -212,10 +201,7 @@ class AttentionTestResult(ResultNumbers):
     def record(self, confidence_level: float | None = None) -> ResultRecord:
         """Return the record of the result: all of its numbers, without its images.
 
-        Parameters
-        ----------
-        confidence_level
-            Level of the confidence interval; by default that of the test, and none if it went for p alone.
+        The level of its interval is by default that of the test, and there is none if it went for p alone.
         """
         return records_of([self], confidence_level)[0]
 
@@ -315,10 +301,7 @@ class AttentionTestResult(ResultNumbers):
     def density_plot(self, ax: Axes | None = None) -> Axes:
         """Draw the density of the statistic given the selection, whose dark share is p, and the interval below it.
 
-        Parameters
-        ----------
-        ax
-            Where to draw; by default on a new figure. The axes become a frame, and the plots are its ``child_axes``.
+        The axes, by default those of a new figure, become a frame, and the plots are its ``child_axes``.
         """
         axes = axes_or_new(ax, 3.6, 3.2)
         draw_density(axes, self.record())

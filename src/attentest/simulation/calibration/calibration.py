@@ -260,12 +260,8 @@ class Calibration:
     def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
         """Draw the p-values against those of a perfect test, and the rejection rates with their limits.
 
-        Needs Matplotlib (``pip install 'attentest[plots]'``).
-
-        Parameters
-        ----------
-        axes
-            Two axes to draw on; by default those of a new figure.
+        They are drawn on two axes, by default those of a new figure. Needs Matplotlib (``pip install
+        'attentest[plots]'``).
         """
         drawn_on = drawing.checked_axes(_axes(drawing.shown_figure) if axes is None else axes, 2)
         _draw_quantiles(drawn_on[0], self)

@@ -162,12 +162,8 @@ class NoiseCheck:
     def plot(self, figure: Figure | None = None) -> Figure:
         """Draw the check on a page: quantiles, variance map, correlations, values, images, and the verdicts.
 
-        Needs Matplotlib (``pip install 'attentest[plots]'``).
-
-        Parameters
-        ----------
-        figure
-            Empty figure to draw on, which gets the size of the page; by default a new one of pyplot.
+        An empty figure to draw on gets the size of the page; by default it is a new one of pyplot. Needs Matplotlib
+        (``pip install 'attentest[plots]'``).
         """
         from attentest.presentation.figure import shown_figure  # here because figures are optional
         from attentest.simulation.noise_check.figure import draw
