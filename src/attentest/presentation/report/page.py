@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from attentest.errors import worded
 from attentest.files import check_output_path, write_complete
@@ -59,8 +58,9 @@ class CardPictures:
             self._figure.clear()
             draw_density(self._figure.add_axes((0.04, 0.1, 0.92, 0.86)), record, size=8.5)
             drawn = io.BytesIO()
-            self._figure.savefig(drawn, format="png", dpi=DPI, facecolor="white")
-        return png_file(np.asarray(Image.open(drawn).convert("RGB")), DENSITY_COLOURS)
+            self._figure.savefig(drawn, format="rgba", dpi=DPI, facecolor="white")
+        pixels = np.frombuffer(drawn.getvalue(), dtype=np.uint8).reshape(-1, round(WIDTH * DPI), 4)
+        return png_file(pixels[..., :3], DENSITY_COLOURS)
 
 
 NAME = "the report"  # what messages call the file
