@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from attentest import bundled_model
-from attentest.attention import LayerAttention, Rollout, ViTScores, load_model
-from attentest.attention.forward_pass import PlainForward
+from attentest.attention import LayerAttention, Rollout, ViTScores, load_model, split_forward
+from attentest.attention.forward_pass import PlainForward, mapped, normed, plain_weights
 from attentest.attention.fused_forward import FusedForward
 from families import FAMILY_MODELS, VARIANTS, family_model, layers_of, normal
 
@@ -109,6 +109,44 @@ def test_kernels_on_a_gpu_compute_the_scores_of_the_modules(name: str, aggregati
     expected = scores.through_modules(images)
     torch.testing.assert_close(scores(images), expected, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(scores.rough(images), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("aggregation", [Rollout(), LayerAttention(1)], ids=str)
+@pytest.mark.parametrize("name", ["vit", "dinov2_with_registers"])
+def test_products_of_halves_on_a_gpu_are_as_accurate_as_float32(
+    name: str, aggregation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_forward, "LEAST_WIDTH", 0)
+    scores = ViTScores(family_model(name), attention=aggregation, device="cuda")
+    images = normal(5, *scores.image_shape).to("cuda")
+    torch.testing.assert_close(scores.rough(images), scores(images), rtol=1e-4, atol=1e-6)
+    assert isinstance(scores._rough_forward, split_forward.SplitForward)
+    assert scores.rough_is_faster
+
+
+def test_halves_multiply_as_float32_does_and_cannot_overflow() -> None:
+    scores = ViTScores(family_model("vit"))
+    encoder = scores._encoder.cast(torch.float32)
+    weights = plain_weights(encoder)
+    assert weights is not None
+    plain = weights.layers[0]
+    layer = split_forward._SplitLayer.of(plain, encoder.heads)
+    x = normal(64, encoder.width).float()
+    x[:8] *= 1e6  # whatever reaches a norm, what leaves it is bounded
+    tokens = normed(x, plain.first_norm)
+    scaled = tokens * layer.first_scale
+    high = scaled.to(torch.float16)
+    low = (scaled - high.float()).to(torch.float16)
+    halves, factors = torch.cat([low, high, high], dim=1).double(), layer.inputs.weight.double()
+    product = halves @ factors.t() * layer.inputs.factor
+    expected = tokens.double() @ plain.inputs.weight.double().t()
+    torch.testing.assert_close(product, expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+    parts = layer.inputs.weight.shape[0] // 3
+    values = product * layer.factor / layer.inputs.factor + layer.shift
+    hidden = mapped(normed(x, plain.second_norm), plain.up) * layer.hidden_scale
+    for numbers in (scaled, values[:, :parts], values[:, parts:], hidden):
+        assert 2.0**4 < numbers.abs().max() < split_forward.GREATEST
 
 
 def test_bundled_models_are_plain() -> None:

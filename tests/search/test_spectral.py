@@ -423,6 +423,24 @@ def test_mixed_precision_explores_with_rough_scores_and_decides_with_exact_ones(
     assert exact_calls["mixed"] < 0.5 * exact_calls["float64"]
 
 
+def test_noise_that_hides_an_end_near_z_obs_leaves_the_rest_to_rough_scores() -> None:
+    def curve(z: Tensor) -> Tensor:  # near the end at -11.9 noise hides it; the rest is far above zero
+        return 1e-4 * (z + 11.9 - 0.01 * torch.cos(z))
+
+    numbers = {}
+    for precision in ("float64", "mixed"):
+        problem, calls = counting(curve_problem([-12.0], curve))
+
+        def rough(which: Tensor, z: Tensor) -> Tensor:
+            return (curve(z) + 1e-5 * torch.sin(1e4 * z)).reshape(-1, 1, 1)
+
+        problem = SearchProblem(**{**problem.__dict__, "rough_scores": rough})
+        (outcome,) = SpectralSearch(precision=precision).find(problem)  # type: ignore[arg-type]
+        check(-12.0, outcome, roots_of(curve, 16.0, 20_000))
+        numbers[precision] = len(calls)
+    assert numbers["mixed"] < 0.6 * numbers["float64"], numbers
+
+
 def test_progress_rises_to_one() -> None:
     shares: list[float] = []
     EXACT.find(curve_problem([0.3, 2.0], lambda z: 0.5 - torch.cos(z) - 0.9), shares.append)

@@ -275,13 +275,16 @@ class PlainForward(PlainPass):
             x = x + mapped(hidden, layer.down)
         return self._aggregation.scores(taken, self._tokens)
 
+    same = SAME
+    """Scores that differ by this fraction of the greatest one are the same."""
+
     def agrees(self, images: Tensor, expected: Tensor) -> bool:
         """Return whether the scores of images are those expected, (m, *grid), to within rounding."""
         try:
             scores = self(images)
         except RuntimeError:  # the weights do not fit together as those of plain layers do
             return False
-        return bool((scores - expected).abs().amax() <= SAME * expected.abs().amax())
+        return bool((scores - expected).abs().amax() <= self.same * expected.abs().amax())
 
     def _entering(self, images: Tensor) -> Tensor:
         """Return the tokens (m, N, d) that reach the first layer."""

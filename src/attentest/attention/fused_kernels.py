@@ -9,6 +9,7 @@ is first used, in about a second, and kept on disk by Triton.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -34,25 +35,33 @@ def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor
         TOKENS=tokens,
         PADDED=triton.next_power_of_2(tokens),
         MEAN=mean_needed,
-        num_warps=1 if tokens <= 256 else 4,
+        num_warps=1 if tokens <= 256 else 4 if tokens <= 512 else 16,
     )
     return mean if mean_needed else None
 
 
-def normed(x: Tensor, norm: Norm) -> Tensor:
-    """Return the layer norm of x (m, N, d)."""
-    return _normed(x, None, None, norm)
+class Halves(NamedTuple):
+    """How numbers become sums of two of half precision: what a product is multiplied by, and what is split times."""
+
+    factor: float
+    scale: float
 
 
-def added_and_normed(x: Tensor, change: Tensor, affine: Affine, norm: Norm) -> Tensor:
-    """Add (change + bias) * scale to x (m, N, d), in place, and return the layer norm of the sum."""
-    return _normed(x, change, affine, norm)
+def normed(x: Tensor, norm: Norm, halves: Halves | None = None) -> Tensor:
+    """Return the layer norm of x (m, N, d), or its halves (m * N, 3 d)."""
+    return _normed(x, None, None, norm, halves)
 
 
-def _normed(x: Tensor, change: Tensor | None, affine: Affine | None, norm: Norm) -> Tensor:
-    normed = torch.empty_like(x)
+def added_and_normed(x: Tensor, change: Tensor, affine: Affine, norm: Norm, halves: Halves | None = None) -> Tensor:
+    """Add (change + bias) * scale to x (m, N, d), in place, and return the layer norm of the sum, or its halves."""
+    return _normed(x, change, affine, norm, halves)
+
+
+def _normed(x: Tensor, change: Tensor | None, affine: Affine | None, norm: Norm, halves: Halves | None) -> Tensor:
+    normed = torch.empty_like(x) if halves is None else _halves_of(x)
     width = x.shape[-1]
     scale = None if affine is None else affine.scale
+    factor, split_scale = halves or (1.0, 1.0)
     _norm_kernel[(x.numel() // width,)](
         x,
         x if change is None else change,  # a place without use must be filled, too
@@ -61,23 +70,43 @@ def _normed(x: Tensor, change: Tensor | None, affine: Affine | None, norm: Norm)
         norm.weight,
         norm.bias,
         normed,
+        factor,
+        split_scale,
         EPS=norm.eps,
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),
         ADDED=change is not None,
         SCALED=scale is not None,
+        SPLIT=halves is not None,
         num_warps=1 if width <= 128 else 4,
     )
     return normed
 
 
-def gelu_(hidden: Tensor, bias: Tensor) -> Tensor:
-    """Replace hidden (m, N, n) by the exact GELU of hidden + bias."""
+def gelu_(hidden: Tensor, bias: Tensor, halves: Halves | None = None) -> Tensor:
+    """Replace hidden (m, N, n) by the exact GELU of hidden + bias; or return its halves (m * N, 3 n)."""
     count = hidden.numel()
+    made = hidden if halves is None else _halves_of(hidden)
     _gelu_kernel[(triton.cdiv(count, AT_ONCE),)](
-        hidden, bias, count, ROOT_HALF=math.sqrt(0.5), WIDTH=hidden.shape[-1], AT_ONCE=AT_ONCE
+        hidden,
+        bias,
+        made,
+        count,
+        *(halves or (1.0, 1.0)),
+        ROOT_HALF=math.sqrt(0.5),
+        WIDTH=hidden.shape[-1],
+        AT_ONCE=AT_ONCE,
+        SPLIT=halves is not None,
     )
-    return hidden
+    return made
+
+
+def _halves_of(x: Tensor) -> Tensor:
+    """Return room for x (..., n) as low, high and high halves, which meet the high, low and high ones of weights.
+
+    The small products come first: tensor cores cut off what they add, and less of it while the sum is small.
+    """
+    return torch.empty(x.numel() // x.shape[-1], 3 * x.shape[-1], dtype=torch.float16, device=x.device)
 
 
 # Constants are made tensors of the dtype in question: Triton rounds a number by itself to float32.
@@ -119,11 +148,14 @@ def _norm_kernel(
     weight,
     shift,
     normed,
+    factor,
+    split_scale,
     EPS: tl.constexpr,
     WIDTH: tl.constexpr,
     PADDED: tl.constexpr,
     ADDED: tl.constexpr,
     SCALED: tl.constexpr,
+    SPLIT: tl.constexpr,
 ):
     start = tl.program_id(0).to(tl.int64) * WIDTH
     features = tl.arange(0, PADDED)
@@ -131,6 +163,8 @@ def _norm_kernel(
     value = tl.load(x + start + features, mask=there, other=0.0)
     if ADDED:
         added = tl.load(change + start + features, mask=there, other=0.0)
+        if SPLIT:
+            added = added * factor
         added = added + tl.load(bias + features, mask=there, other=0.0)
         if SCALED:
             added = added * tl.load(scale + features, mask=there, other=0.0)
@@ -139,13 +173,51 @@ def _norm_kernel(
     centred = tl.where(there, value - tl.sum(value, axis=0) / WIDTH, 0.0)
     variance = tl.sum(centred * centred, axis=0) / WIDTH + tl.full((), EPS, x.dtype.element_ty)
     scaled = centred / tl.sqrt(variance) * tl.load(weight + features, mask=there, other=0.0)
-    tl.store(normed + start + features, scaled + tl.load(shift + features, mask=there, other=0.0), mask=there)
+    result = scaled + tl.load(shift + features, mask=there, other=0.0)
+    if SPLIT:
+        store_halves(normed + 3 * start + features, result * split_scale, WIDTH, there)
+    else:
+        tl.store(normed + start + features, result, mask=there)
 
 
 @triton.jit
-def _gelu_kernel(hidden, bias, count, ROOT_HALF: tl.constexpr, WIDTH: tl.constexpr, AT_ONCE: tl.constexpr):
+def split(value):
+    """Return two numbers of half precision whose sum is a number of float32, but for its last two bits."""
+    high = value.to(tl.float16)
+    return high, (value - high.to(tl.float32)).to(tl.float16)
+
+
+@triton.jit
+def store_halves(place, value, WIDTH: tl.constexpr, there):
+    """Store numbers as low, high and high halves, each WIDTH places from the one before."""
+    high, low = split(value)
+    tl.store(place, low, mask=there)
+    tl.store(place + WIDTH, high, mask=there)
+    tl.store(place + 2 * WIDTH, high, mask=there)
+
+
+@triton.jit
+def _gelu_kernel(
+    hidden,
+    bias,
+    made,
+    count,
+    factor,
+    split_scale,
+    ROOT_HALF: tl.constexpr,
+    WIDTH: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+    SPLIT: tl.constexpr,
+):
     place = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
     there = place < count
-    value = tl.load(hidden + place, mask=there, other=0.0) + tl.load(bias + place % WIDTH, mask=there, other=0.0)
+    value = tl.load(hidden + place, mask=there, other=0.0)
+    if SPLIT:
+        value = value * factor
+    value = value + tl.load(bias + place % WIDTH, mask=there, other=0.0)
     root_half = tl.full((), ROOT_HALF, hidden.dtype.element_ty)
-    tl.store(hidden + place, 0.5 * value * (1.0 + tl.erf(value * root_half)), mask=there)
+    result = 0.5 * value * (1.0 + tl.erf(value * root_half))
+    if SPLIT:
+        store_halves(made + 3 * place - 2 * (place % WIDTH), result * split_scale, WIDTH, there)
+    else:
+        tl.store(made + place, result, mask=there)

@@ -132,13 +132,11 @@ class RelevanceScores(ViTScores):
 
     def rough_given(self, images: Tensor, choice: Tensor) -> Tensor:
         """Return the same computed in float32, as float64."""
-        if self._rough_forward is None:
-            self._rough_forward = self._in_float32()
         images, choice = images.to(self.device, torch.float32), choice.to(self.device)
         alone = len(images) % self._at_once == 1  # as in ViTScores.rough
         if alone:
             images, choice = torch.cat([images, images[-1:]]), torch.cat([choice, choice[-1:]])
-        values = self._given(self._rough_forward, images, choice).to(torch.float64)
+        values = self._given(self._rough_pass, images, choice).to(torch.float64)
         return values[:-1] if alone else values
 
     def rough(self, images: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from attentest.attention.fused_forward import FusedForward
 from attentest.attention.pooling import pooling_head, with_pooling
 from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.score_function import LARGEST_BATCH, Scores
+from attentest.attention.split_forward import SplitForward
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError
 from attentest.registry import ATTENTION_MAPS
@@ -138,20 +139,34 @@ class ViTScores:
 
     @property
     def rough_is_faster(self) -> bool:
-        """Whether float32 is clearly faster than float64: on CPUs, and on GPUs with few float64 units."""
-        return not (self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) in FAST_FLOAT64)
+        """Whether rough scores are clearly faster: on CPUs, on GPUs with few float64 units, and on tensor cores."""
+        fast = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) in FAST_FLOAT64
+        return not fast or (isinstance(self._forward, FusedForward) and isinstance(self._rough_pass, SplitForward))
+
+    @property
+    def _rough_pass(self) -> Any:
+        """The forward pass of rough scores."""
+        if self._rough_forward is None:
+            self._rough_forward = self._in_float32()
+        return self._rough_forward
+
+    def _in_float32(self) -> Any:
+        """Return the forward pass in float32, or nearly its precision on tensor cores where these are worth using."""
+        encoder = self._encoder.cast(torch.float32)
+        if isinstance(self._forward, FusedForward):
+            split = SplitForward.of(encoder, self._map)
+            if split is not None and split.agrees(self._noise().float(), self._forward(self._noise()).float()):
+                return split
+        fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._map)
+        return fast or partial(self._scores_of_modules, encoder)
 
     def rough(self, images: Tensor) -> Tensor:
         """Return the scores (m, *grid) of images (m, C, *axes) computed in float32, as float64."""
-        if self._rough_forward is None:
-            encoder = self._encoder.cast(torch.float32)
-            fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._map)
-            self._rough_forward = fast or partial(self._scores_of_modules, encoder)
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
         alone = len(images) % self._at_once == 1
         paired = torch.cat([images, images[-1:]]) if alone else images
-        scores = self._scores(self._rough_forward, paired.to(torch.float32)).to(torch.float64)
+        scores = self._scores(self._rough_pass, paired.to(torch.float32)).to(torch.float64)
         return scores[:-1] if alone else scores
 
     def through_modules(self, images: Tensor) -> Tensor:

@@ -33,6 +33,9 @@ EXACT_BELOW = 150.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
 
+MOST_REDONE = 8
+"""So many pieces of an image are made from rough scores in vain before they are given up."""
+
 FLOORS = 30.0
 """An interpolant is contradicted by a score that is farther off than its error and this many times its rounding error:
 models that amplify rounding are not at fault."""
@@ -70,6 +73,7 @@ class Interpolation:
         self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
         self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)
         self._exact_only = np.full(len(z_obs), self._rough is None)
+        self._made_roughly, self._redone = np.zeros((2, len(z_obs)), dtype=np.int64)
         # As many as have pixels and interpolants that fit into the memory of the problem.
         pixels = problem.margins.pixels(observed.new_zeros(1).long(), observed[:1]).shape[1]
         self._points_together = max(64, problem.memory // (8 * (8 * pixels + 2 * SIZE * observed[0].numel())))
@@ -97,6 +101,7 @@ class Interpolation:
             (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes])
             exact_points.append((part.image, at_check))
             interpolated.append((part, is_rough, check))
+            self._made_roughly += is_rough * np.bincount(part.image, minlength=len(self._made_roughly))
         known_before = [evaluations.known for evaluations in self._evaluated]
         requests = (exact_points, rough_points)
         answers = [iter(known.at_each(asked)) for known, asked in zip(self._evaluated, requests, strict=False)]
@@ -193,7 +198,9 @@ class Interpolation:
         return noisier
 
     def use_exact_scores(self, pieces: Pieces, redone: Integers) -> None:
-        """Use exact scores from now on for images with a piece that is redone where noise may be the reason.
+        """Use exact scores from now on for images whose pieces are not resolved, or most redone, because of noise.
+
+        Those around z_obs are often redone; others need only tell that they are outside.
 
         Parameters
         ----------
@@ -203,8 +210,13 @@ class Interpolation:
             Indices of those that are interpolated again.
         """
         if self._rough is not None:
-            noisy = pieces.is_rough & ((pieces.error < EXACT_BELOW * pieces.floor) | np.isinf(pieces.error))
-            self._exact_only[pieces.image[redone[noisy[redone]]]] = True
+            unresolved, noisy = (
+                np.bincount(pieces.image[redone[(pieces.is_rough & reason)[redone]]], minlength=len(self._redone))
+                for reason in (np.isinf(pieces.error), pieces.error < EXACT_BELOW * pieces.floor)
+            )
+            self._redone += noisy
+            in_vain = (self._redone >= MOST_REDONE) & (2 * self._redone > self._made_roughly)
+            self._exact_only |= (unresolved > 0) | in_vain
 
     def segments(self, pieces: Pieces, first: int) -> Segments:
         """Return the segments that follow from pieces, the first of which has index ``first``."""
