@@ -162,16 +162,10 @@ class Preprocessing:
         return dataclasses.replace(self, resize=size, crop=None)
 
     def plan(self, shape: tuple[int, ...], channels: int, levels: tuple[float, float] | None) -> InputMap:
-        """Return the map from images of one shape to the model's input.
+        """Return the map from images of one shape (C, *axes) to the model's input.
 
-        Parameters
-        ----------
-        shape
-            The (C, *axes) of the images.
-        channels
-            Channels of the model's input; a grey image is repeated in all of them.
-        levels
-            Values of black and white in the images, such as (0, 255); None if unknown.
+        A grey image is repeated in all channels of the input. The levels are the values of black and white in the
+        images, such as (0, 255); None if unknown.
         """
         image_shape = _image_shape(shape, channels, self.grey)
         sides = image_shape[1:]

@@ -19,16 +19,9 @@ LARGEST_SIZE = 2**14  # longest side of a resized image: the dense matrices of l
 def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bool = True) -> Tensor:
     """Return the matrix (size_out, size_in), float64, that resizes one axis of an image; its rows sum to one.
 
-    Parameters
-    ----------
-    size_in, size_out
-        Pixels along the axis before and after.
-    interpolation
-        With ``antialias``, a filter of Pillow's ``Image.resize``: "nearest", "box", "bilinear", "hamming",
-        "bicubic" (a = -0.5) or "lanczos"; without, a mode of ``torch.nn.functional.interpolate``: "nearest",
-        "bilinear" or "bicubic" (a = -0.75).
-    antialias
-        Whether to widen the filter when the image shrinks, as Pillow always does, instead of sampling points.
+    With ``antialias`` the interpolation is a filter of Pillow's ``Image.resize``, "nearest", "box", "bilinear",
+    "hamming", "bicubic" (a = -0.5) or "lanczos", which is widened when the image shrinks; without, it samples points,
+    as a mode of ``torch.nn.functional.interpolate``: "nearest", "bilinear" or "bicubic" (a = -0.75).
     """
     check_interpolation(interpolation, antialias)
     before = whole_number(size_in, "the size before resizing", 1, 2**31)

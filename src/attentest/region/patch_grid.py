@@ -97,26 +97,11 @@ class PatchGrid:
     The units are the pixels seen, with scores interpolated linearly between patch centres along each axis, or whole
     patches; where patches overlap, a pixel belongs to the one whose centre is nearest.
 
-    Parameters
-    ----------
-    image_size
-        Sides of the image.
-    grid
-        Patches along each axis.
-    covered
-        Sides of the part of the model's input that the patches cover; by default those of the image.
-    placement
-        Where the pixels of the image lie in the model's input, by default at their own places. The model does not see
-        pixels outside the patches.
-    overlap
-        Pixels of the input along each axis that neighbouring patches have in common; by default none.
-    device
-        Device of the scores.
-    units
-        Name of the units: "pixels" or "patches".
-    mask : (*image_size)
-        Pixels of the image within which the map is looked at; by default all. A patch is looked at if at least half of
-        its pixels are in the mask.
+    An image of the sides ``image_size`` has ``grid`` patches along each axis. They cover a part of the model's input of
+    the sides ``covered``, by default those of the image, and neighbouring ones have ``overlap`` pixels of it in common,
+    by default none. The pixels of the image lie in the input where ``placement`` says, by default at their own places;
+    the model does not see those outside the patches. Within a mask (*image_size) the map is looked at, by default
+    everywhere, and a patch if at least half of its pixels are in it.
     """
 
     def __init__(

@@ -80,21 +80,9 @@ class SimulatedImages:
     order they are drawn. Images of one number have the same background, place of the square and noise, whatever the
     height of the square. Images are made after a check that the test can take them.
 
-    Parameters
-    ----------
-    test
-        The test.
-    rng
-        A seed; or a generator, from which a seed is drawn.
-    means
-        Means of the images without the square, None for zeros; image i has that of i modulo their number.
-    image_shape
-        (*axes) or (C, *axes) of the images; None for that of the mean, or of the model's input.
-    true_noise
-        Noise to draw from; None for that of the test.
-    side
-        Side of the square in pixels; None for a third of the shortest side of the image, as in the paper. In a signal
-        the square is an interval, in a volume a cube.
+    Image i has the mean i modulo their number, None for zeros, of the given shape or that of the model's input. The
+    side of the square, in a signal an interval and in a volume a cube, is by default a third of the shortest side of
+    the image, as in the paper. The other parameters are those of :func:`calibrate` and :func:`plan`.
     """
 
     def __init__(

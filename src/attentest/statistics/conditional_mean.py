@@ -64,24 +64,11 @@ def mean_roots(
     start: Floats | None = None,
     log_odds_error: float = ROUNDING,
 ) -> Floats:
-    """Return the means (m,) at which P(T >= t) equals the levels (m,), for any number of levels for each image.
+    """Return the means (m,) at which P(T >= t) equals the levels (m,), for any number of levels for each image (m,).
 
-    Parameters
-    ----------
-    law
-        The law of k statistics t.
-    image : (m,)
-        Indices of images.
-    levels : (m,)
-        Between 0 and 1.
-    above, below : (m,)
-        The sets that the masses of T >= t, and of T < t, are taken from.
-    undetermined : (m,)
-        What to return where neither has any mass.
-    start : (m,)
-        Where the means are expected, to save steps.
-    log_odds_error
-        How far off the log odds of P(T >= t) may be.
+    The masses of T >= t are taken from the sets ``above`` (m,), and those of T < t from the sets ``below`` (m,). Where
+    neither has any mass, ``undetermined`` (m,) is returned. ``start`` (m,) is where the means are expected, to save
+    steps, and the log odds of P(T >= t) may be off by ``log_odds_error``.
     """
     if not np.all((levels > 0) & (levels < 1)):
         raise InputError(f"a level must lie strictly between 0 and 1, got {levels.tolist()}.")

@@ -100,22 +100,12 @@ class Law(Columns, ABC):
         return Strips(image=image, left=left, right=right, mean=mean, lower=np.full_like(t, -np.inf), upper=t)
 
     def log_masses_on_side(self, strips: Strips, above: Mask) -> tuple[Floats, Floats]:
-        """Return the log masses of strips on one side of the observed statistics, and their slopes.
+        """Return the log masses (m,) of strips on one side of the observed statistics, and their slopes (m,).
 
-        Parameters
-        ----------
-        strips
-            Those of :meth:`strips_at_statistic`, of intervals from :meth:`part_on_side`.
-        above : (m,)
-            Whether the mass is that of T at or above the statistic, or of T below it.
-
-        Returns
-        -------
-        log_mass : (m,)
-            Log masses.
-        slope : (m,)
-            Derivatives in the mean, up to a term that all masses of one image at one mean share. Here these are
-            differences over a short step; a subclass for which they are known in closed form overrides this.
+        The strips are those of :meth:`strips_at_statistic`, of intervals from :meth:`part_on_side`; ``above`` (m,) says
+        whether the mass is that of T at or above the statistic, or of T below it. Slopes are derivatives in the mean,
+        up to a term that all masses of one image at one mean share. Here these are differences over a short step; a
+        subclass for which they are known in closed form overrides this.
         """
         mean = strips.mean
         ahead = mean + SHORT_STEP * np.maximum(np.abs(mean - strips.upper), 1.0)
@@ -125,19 +115,11 @@ class Law(Columns, ABC):
             return here, (there - here) / (ahead - mean)
 
     def quantiles(self, strips: Strips, share: Floats, extreme: Mask) -> Floats:
-        """Return the points z (m,) before which a share of the mass of a finite interval lies.
+        """Return the points z (m,) before which a share (m,) of the mass of a finite interval, a strip, lies.
 
-        Here they are found by Newton's method, with the mass of a short step for the density; a subclass for which
-        there is a closed form overrides this.
-
-        Parameters
-        ----------
-        strips
-            The intervals.
-        share : (m,)
-            Between 0 and 1.
-        extreme : (m,)
-            Whether the mass is that where T is extreme, or that where it is not; not zero.
+        The mass is that where T is ``extreme`` (m,), or that where it is not; not zero. Here they are found by Newton's
+        method, with the mass of a short step for the density; a subclass for which there is a closed form overrides
+        this.
         """
         left, right = strips.left, strips.right
         width = right - left
@@ -209,12 +191,7 @@ class Law(Columns, ABC):
         """Return the law if the standard deviation of the noise is a multiple of the one that was assumed.
 
         The coordinate is then measured in greater units, so fields in these units are divided; a subclass with fields
-        in other units overrides this.
-
-        Parameters
-        ----------
-        divisors : (m,)
-            Multiples of the standard deviation: one for each of the k images, or any number of them if k = 1.
+        in other units overrides this. There is one divisor for each of the k images, or any number of them if k = 1.
         """
         return type(self)(**{field.name: getattr(self, field.name) / divisors for field in fields(self)})
 

@@ -24,21 +24,13 @@ ROUNDING = 1e-9  # relative rounding error of a binomial tail, so that one that 
 
 
 def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
-    """Return adjusted p-values (m,), in the order of the p-values.
+    """Return adjusted p-values (m,), in the order of the p-values, whose logs (m,) are given.
 
     An adjusted p-value increases with every p-value, so upper bounds of p-values give upper bounds of the adjusted
-    ones, and lower bounds lower ones.
-
-    Parameters
-    ----------
-    log_pvalues : (m,)
-        Logs of the p-values of m hypotheses.
-    method
-        "holm": rejecting adjusted p-values of at most alpha controls the probability of any false rejection at alpha,
-        however the tests depend on each other. "bh", Benjamini and Hochberg: it controls the expected proportion of
-        false rejections (false discovery rate) at alpha, for independent or positively dependent tests. "by",
-        Benjamini and Yekutieli: the same however the tests depend on each other, with p-values greater by the factor
-        1 + 1/2 + ... + 1/m.
+    ones, and lower bounds lower ones. "holm" controls the probability of any false rejection, however the tests depend
+    on each other; "bh", Benjamini and Hochberg, the expected proportion of false rejections (false discovery rate), for
+    independent or positively dependent tests; "by", Benjamini and Yekutieli, the same however they depend, with
+    p-values greater by the factor 1 + 1/2 + ... + 1/m.
     """
     if method not in get_args(Adjustment):
         raise InputError(f"the adjustment must be one of {', '.join(get_args(Adjustment))}, got {method!r}.")

@@ -129,23 +129,11 @@ def permutation_test(
     rng: np.random.Generator,
     alternative: Alternative = "two-sided",
 ) -> PermutationResult:
-    """Compare the statistic of an image with those of the same pixels in random order.
+    """Compare the statistic of an image (C, H, W) with those of the same pixels in so many random orders.
 
-    Parameters
-    ----------
-    image : (C, H, W)
-        Observed image; the channels of a pixel stay together.
-    statistics
-        Maps images (m, C, H, W) to their statistics (m,), each with its own region.
-    permutations
-        Number B of permutations.
-    batch_size
-        Number of images per call.
-    rng
-        Source of randomness.
-    alternative
-        "two-sided" compares absolute values, as the paper does; "equal-tailed" doubles the smaller of the two
-        one-sided p-values.
+    The channels of a pixel stay together. ``statistics`` maps images (m, C, H, W), ``batch_size`` at a time, to their
+    statistics (m,), each with its own region. "two-sided" compares absolute values, as the paper does; "equal-tailed"
+    doubles the smaller of the two one-sided p-values.
     """
     permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
     flat = image.reshape(image.shape[0], -1)
