@@ -152,7 +152,8 @@ def _product(affine: Affine, scale: float) -> _Product:
     scaled = affine.weight * own
     high = scaled.to(torch.float16)
     low = (scaled - high.float()).to(torch.float16)
-    return _Product(torch.cat([high, low, high], dim=1), affine._replace(weight=affine.weight[:0]), 1 / (own * scale))
+    without = affine._replace(weight=affine.weight.new_empty(0))  # no view, which would keep all of the weights
+    return _Product(torch.cat([high, low, high], dim=1), without, 1 / (own * scale))
 
 
 def _scale_and_length(norm: Norm) -> tuple[float, float]:
