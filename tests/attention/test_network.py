@@ -151,6 +151,12 @@ def test_pieces_that_are_too_many_are_sampled_and_their_roughness_is_in_the_bar(
         assert low - 1e-6 <= exact.pvalue <= high + 1e-6  # the bar of the exact one
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_network_of_which_few_images_fit_into_memory_is_searched_in_pieces_too(size: int) -> None:
+    options: dict[str, Any] = {"image_shape": SHAPE, "noise": 1.0, "attention": GradCAM("2", target=1, sign="signed")}
+    assert isinstance(AttentionTest(cnn(), **options, batch_size=size).pipeline.search, PiecewiseSearch)
+
+
 def test_a_narrow_first_piece_is_no_reason_to_ask_for_as_many_points_as_a_batch_has() -> None:
     options: dict[str, Any] = {"image_shape": SHAPE, "noise": 1.0, "confidence_level": None}
     attention = GradCAM("2", target=1, sign="signed")

@@ -160,7 +160,8 @@ class Pipeline:
             return scores.given(images, torch.zeros(len(images), dtype=torch.long, device=scores.device))
 
         function = given_first if self.properties.chooses else scores
-        seen = getattr(scores, "along_lines", None) or followed_along_lines(function, scores.image_shape, scores.device)
+        seen = getattr(scores, "along_lines", None)
+        seen = seen or followed_along_lines(function, scores.image_shape, scores.device, scores.batch_size)
         if hasattr(scores, "along_lines"):
             scores.along_lines = seen
         return seen

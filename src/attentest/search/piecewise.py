@@ -354,15 +354,16 @@ def _rest(unknown: AxisParts, pieces: AxisParts, part: Integers) -> Segments:
 
 
 def followed_along_lines(
-    scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device
+    scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device, batch_size: int
 ) -> Breakpoints:
     """Return what a function of images (m, C, *axes) is found to be along a few lines.
 
-    They are followed together and one by one: a function that mixes images, or that has no derivative in forward mode,
-    is neither smooth nor linear in pieces.
+    They are followed together, as far as a batch goes, and one by one: a function that mixes images, or that has no
+    derivative in forward mode, is neither smooth nor linear in pieces.
     """
+    lines = min(LINES, batch_size)  # more would not pass through the network together
     chance = torch.Generator("cpu").manual_seed(0)
-    origin, direction = torch.randn(2, LINES, *image_shape, dtype=torch.float64, generator=chance).to(device)
+    origin, direction = torch.randn(2, lines, *image_shape, dtype=torch.float64, generator=chance).to(device)
 
     def followed_along(rows: slice) -> Breakpoints:
         z = torch.zeros(len(origin[rows]), dtype=torch.float64, device=device)
@@ -377,7 +378,7 @@ def followed_along_lines(
     together = followed_along(slice(None))
     if together.unknown:
         return together
-    alone = [followed_along(slice(row, row + 1)) for row in range(LINES)]
+    alone = [followed_along(slice(row, row + 1)) for row in range(lines)]
     ends = torch.cat([torch.cat([one.before, one.after]) for one in alone])
     if not torch.allclose(torch.stack([together.before, together.after], dim=1).flatten(), ends, rtol=1e-6):
         together.unknown.add("what mixes images")
