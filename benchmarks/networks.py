@@ -180,14 +180,15 @@ def resnet(sizes: list[int], device: str, tol: float, most: int) -> None:
     torch.manual_seed(38)
     made = {"embedding_size": 64, "hidden_sizes": [64, 128, 256, 512], "depths": [2] * 4, "layer_type": "basic"}
     model = hf.ResNetForImageClassification(hf.ResNetConfig(**made, num_labels=10)).eval().to(device)
-    print("| input | status | p | bar | pieces visited | s | s per 1,000 pieces | GPU memory, GiB |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| input | kinks per sd | status | p | bar | pieces visited | s | s per 1,000 pieces | GPU memory, GiB |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for size in sizes:
         image = np.random.default_rng(size).normal(size=(size, size, 3))
         test = AttentionTest(
             model, image_shape=(3, size, size), noise=1.0, attention=GradCAM(target=1, sign="signed"), device=device,
             confidence_level=None, search=PiecewiseSearch(tol=tol, max_evaluations=most),
         )  # fmt: skip
+        kinks = test.check().kinks
         if device != "cpu":
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
@@ -195,8 +196,8 @@ def resnet(sizes: list[int], device: str, tol: float, most: int) -> None:
         taken, (low, high) = time.perf_counter() - start, result.pvalue_bounds
         memory = f"{torch.cuda.max_memory_allocated() / 2**30:.1f}" if device != "cpu" else ""
         print(
-            f"| {size} x {size} | {result.status} | {result.pvalue:.4f} | {high - low:.1e} | {result.evaluations} | "
-            f"{taken:.1f} | {1000 * taken / result.evaluations:.2f} | {memory} |",
+            f"| {size} x {size} | {kinks:.0f} | {result.status} | {result.pvalue:.4f} | {high - low:.1e} | "
+            f"{result.evaluations} | {taken:.1f} | {1000 * taken / result.evaluations:.2f} | {memory} |",
             flush=True,
         )
 
