@@ -14,8 +14,7 @@ from torch.nn.functional import interpolate
 from attentest.attention.aggregation import Aggregation, Tokens, check_heads_and_rows, check_weights
 from attentest.errors import ModelError
 
-ATTENTION_NAME = "attentest"
-"""Name under which :func:`plain_attention` is registered with transformers."""
+ATTENTION_NAME = "attentest"  # name under which :func:`plain_attention` is registered with transformers
 
 
 class AttentionReader:

@@ -15,8 +15,7 @@ from attentest.attention.encoder import Encoder, cast_module
 from attentest.attention.relevance import PREDICTED
 from attentest.errors import InputError, ModelError, counted, shortened
 
-LABEL = "label:"
-"""Before a label that would otherwise be taken for a number, or for the predicted class."""
+LABEL = "label:"  # before a label that would otherwise be taken for a number, or for the predicted class
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-MOST_POINTS = 128
-"""Of more points a model takes longer to compute than its operations take to launch."""
+MOST_POINTS = 128  # of more points a model takes longer to compute than its operations take to launch
 
 WARM_UP = 3
 """Calls before a graph is captured, in which libraries allocate their workspaces and kernels are compiled."""

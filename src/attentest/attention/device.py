@@ -10,17 +10,10 @@ import torch
 from attentest.checks import whole_number
 from attentest.errors import InputError, shortened
 
-FLOAT64_DEVICES = ("cpu", "cuda")
-"""Types of device that compute in float64."""
-
-LONGEST_REASON = 300
-"""Most characters of an error of torch that is quoted, in whole words."""
-
-LEAST_MEMORY = 2**24
-"""Smallest memory budget in bytes: less holds no batch of any model."""
-
-MOST_CPU_MEMORY = 2**31
-"""Largest default budget in bytes on a CPU, where more memory makes nothing faster."""
+FLOAT64_DEVICES = ("cpu", "cuda")  # types of device that compute in float64
+LONGEST_REASON = 300  # most characters of an error of torch that is quoted, in whole words
+LEAST_MEMORY = 2**24  # smallest memory budget in bytes: less holds no batch of any model
+MOST_CPU_MEMORY = 2**31  # largest default budget in bytes on a CPU, where more memory makes nothing faster
 
 
 def as_memory_budget(value: int | None) -> int | None:

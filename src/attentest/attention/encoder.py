@@ -19,14 +19,9 @@ from attentest.errors import AttentestWarning, InputError, ModelError, counted, 
 from attentest.images.resize_matrix import AXES
 from attentest.registry import MODEL_LIBRARIES
 
-LARGEST_SIDE = 2**14
-"""Largest side of a model's input in pixels."""
-
-LONGEST_SIGNAL = 2**20
-"""Most samples of a signal."""
-
-MOST_PATCHES = 2**15
-"""Most patches of a model's input: the attention of one head over that many takes 8 GiB."""
+LARGEST_SIDE = 2**14  # largest side of a model's input in pixels
+LONGEST_SIGNAL = 2**20  # most samples of a signal
+MOST_PATCHES = 2**15  # most patches of a model's input: the attention of one head over that many takes 8 GiB
 
 
 @dataclass(frozen=True, kw_only=True)

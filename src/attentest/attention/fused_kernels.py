@@ -18,8 +18,7 @@ from torch import Tensor
 
 from attentest.attention.forward_pass import Affine, Norm
 
-AT_ONCE = 1024
-"""Elements that one program of the elementwise kernel takes."""
+AT_ONCE = 1024  # elements that one program of the elementwise kernel takes
 
 
 def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor | None:

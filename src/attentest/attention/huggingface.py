@@ -312,8 +312,7 @@ def square_of(patches: int, patch_size: int) -> tuple[int, int]:
     return (math.isqrt(patches) * patch_size,) * 2
 
 
-PER_IMAGE = ("image_size", "patch_size")
-"""Settings in which one number stands for height and width."""
+PER_IMAGE = ("image_size", "patch_size")  # settings in which one number stands for height and width
 
 
 def _sides(config: Any, settings: tuple[str, ...]) -> tuple[int, ...]:

@@ -23,8 +23,7 @@ from attentest.errors import ModelError
 LONGEST_ID, LONGEST_REASON = 96, 300
 """Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""
 
-LARGEST_JSON = 2**24
-"""Most bytes of a JSON file of a model, which names its classes at most."""
+LARGEST_JSON = 2**24  # most bytes of a JSON file of a model, which names its classes at most
 
 WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 """Names of the files with weights, or, with ".index.json", of the list of several such files."""

@@ -22,8 +22,7 @@ from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, listed, shortened
 from attentest.registry import ATTENTION_MAPS
 
-COPIES = 6
-"""Copies of a network's activations that are held at a time: values, slopes, gradients and workspace."""
+COPIES = 6  # copies of a network's activations that are held at a time: values, slopes, gradients and workspace
 
 Size: TypeAlias = Literal["absolute", "squared", "signed"]
 

@@ -37,26 +37,16 @@ from attentest.images.resize_matrix import AXES
 LARGEST_FILE = 2**31 - 1
 """Most bytes of a file, which is the format's own limit; larger networks have their weights in files beside it."""
 
-MOST_WEIGHTS = 2**31
-"""Most weights, which take 16 GiB in float64."""
-
-MOST_VALUES = 2**30
-"""Most values that a node may return for an image, which take 8 GiB in float64."""
-
-OPSETS = range(9, 25)
-"""Versions of the operators that are supported."""
-
-DOMAINS = ("", "ai.onnx")
-"""Names of the set of operators that the format itself defines."""
-
-EXTERNAL = 1
-"""Number in files of the place of weights that lie in another file."""
+MOST_WEIGHTS = 2**31  # most weights, which take 16 GiB in float64
+MOST_VALUES = 2**30  # most values that a node may return for an image, which take 8 GiB in float64
+OPSETS = range(9, 25)  # versions of the operators that are supported
+DOMAINS = ("", "ai.onnx")  # names of the set of operators that the format itself defines
+EXTERNAL = 1  # number in files of the place of weights that lie in another file
 
 FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError)
 """What torch and NumPy raise where shapes or values do not fit."""
 
-LONGEST_REASON = 200
-"""Most characters of an error of another library that is quoted."""
+LONGEST_REASON = 200  # most characters of an error of another library that is quoted
 
 
 class OnnxNode(nn.Module):

@@ -26,8 +26,7 @@ INTEGERS = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int6
 
 BOOLEAN = 9
 
-MOST_NUMBERS = 2**24
-"""Most whole numbers that an operator may make: shapes and indices are far fewer."""
+MOST_NUMBERS = 2**24  # most whole numbers that an operator may make: shapes and indices are far fewer
 
 NUMBERS = ("Resize", "Upsample", "Pad", "Range")
 """Operators whose inputs after the first are numbers to read, even where they are no whole numbers."""

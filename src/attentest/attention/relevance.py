@@ -18,8 +18,7 @@ from attentest.checks import real_number, whole_number
 from attentest.errors import InputError, shortened
 from attentest.registry import ATTENTION_MAPS
 
-PREDICTED = "predicted"
-"""The target that is the class of greatest score."""
+PREDICTED = "predicted"  # the target that is the class of greatest score
 
 Unit: TypeAlias = Literal["patch", "pixel"]
 """What the values of a map on the input belong to."""

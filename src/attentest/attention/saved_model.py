@@ -44,14 +44,9 @@ ADVICE = "weights and configuration do not belong together: give those that save
 MOST_LAYERS, MOST_CHANNELS, LARGEST_WIDTH, MOST_REGISTERS = 2**12, 2**12, 2**20, 2**12
 """Far more than any model has: a larger number is a mistake."""
 
-MOST_STAGES = 16
-"""Most stages: each merges four tokens to one."""
-
-MOST_LABELS = 10**6
-"""Most classes: the library makes a name for each of them."""
-
-DTYPE_SETTINGS = ("dtype", "torch_dtype")
-"""Names of the setting of the dtype, new and old."""
+MOST_STAGES = 16  # most stages: each merges four tokens to one
+MOST_LABELS = 10**6  # most classes: the library makes a name for each of them
+DTYPE_SETTINGS = ("dtype", "torch_dtype")  # names of the setting of the dtype, new and old
 
 LAYER = re.compile(r"(^|\.)((layers?|blocks)\.\d+\.|embeddings\.norm\.|head\.probe|head\.attention\.in_proj)")
 """Names of weights of a layer, of the norm before the first of Swin, and of a pooling query and its attention, all of

@@ -18,11 +18,8 @@ from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
 from attentest.images.resize_matrix import AXES
 
-LARGEST_BATCH = 10**9
-"""Upper bound of batch sizes, above any that fits in memory: a larger number is a mistake."""
-
-SAME = 1e-9
-"""Greatest difference of values that are the same up to rounding, relative to the greatest of them."""
+LARGEST_BATCH = 10**9  # upper bound of batch sizes, above any that fits in memory: a larger number is a mistake
+SAME = 1e-9  # greatest difference of values that are the same up to rounding, relative to the greatest of them
 
 Scores: TypeAlias = Callable[[Tensor], Tensor]
 """From images (m, C, *axes) to scores (m, *grid)."""
@@ -202,11 +199,8 @@ def _description(scores: ScoreFunction) -> dict[str, Any]:
 NumpyFunction: TypeAlias = Callable[[NDArray[np.float64]], NDArray[Any]]
 TorchFunction: TypeAlias = Callable[[Tensor], Tensor]
 
-DEFAULT_BATCH = 64
-"""Largest default batch, which keeps the memory of an unknown function small."""
-
-COPIES = 8
-"""Arrays of the size of its input that a function is assumed to hold at a time."""
+DEFAULT_BATCH = 64  # largest default batch, which keeps the memory of an unknown function small
+COPIES = 8  # arrays of the size of its input that a function is assumed to hold at a time
 
 
 class _FunctionScores:

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from attentest.attention.fused_kernels import AT_ONCE, split, store_halves
 
-ROWS, COLUMNS = 128, 64
-"""Queries and keys that one program takes at a time."""
+ROWS, COLUMNS = 128, 64  # queries and keys that one program takes at a time
 
 
 def halves(values: Tensor, factor: Tensor, shift: Tensor) -> Tensor:

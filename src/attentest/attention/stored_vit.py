@@ -27,11 +27,8 @@ UNUSED_SETTINGS = {
 }  # fmt: skip
 """Settings in config.json without effect on the attention of a model whose weights are all stored in one dtype."""
 
-CLASSIFIER = "classifier."
-"""Beginning of the names of the weights of the classification head."""
-
-UNUSED_WEIGHTS = "pooler."
-"""Beginning of the names of weights that affect neither attention nor class scores."""
+CLASSIFIER = "classifier."  # beginning of the names of the weights of the classification head
+UNUSED_WEIGHTS = "pooler."  # beginning of the names of weights that affect neither attention nor class scores
 
 RENAMED = (
     (re.compile(r"^vit\."), ""),

@@ -33,8 +33,7 @@ AT_ONCE_PER_THREAD = 16
 """Images that one thread of a CPU passes through the model together: what lies between two layers then stays in its
 cache, which saves a seventh of the time in float32 (docs/measurements.md)."""
 
-CUDA_BATCH_CAP = 4096
-"""Largest default batch on a GPU: a small ViT saturates a large GPU with it."""
+CUDA_BATCH_CAP = 4096  # largest default batch on a GPU: a small ViT saturates a large GPU with it
 
 FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 """CUDA compute capabilities of GPUs on which float64 has half the speed of float32 (P100, V100, A100, H100 and H200,

@@ -25,8 +25,7 @@ or with kinks whose places are not known."""
 NEGLIGIBLE = 64 * torch.finfo(torch.float64).eps
 """A unit whose value and slope are both smaller than this, relative to the greatest of its layer, is rounding."""
 
-CURVED = "_attentest_curved"
-"""Attribute of tensors that are not linear in z within a piece."""
+CURVED = "_attentest_curved"  # attribute of tensors that are not linear in z within a piece
 
 
 def _names(text: str) -> frozenset[str]:

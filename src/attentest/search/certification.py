@@ -38,8 +38,7 @@ MOST_DRAWS = 100_000
 MOST_STEPS = 10_000
 """Upper limits, against typing errors."""
 
-STREAM = int.from_bytes(b"certificate", "big")
-"""Name of the random numbers that are drawn here."""
+STREAM = int.from_bytes(b"certificate", "big")  # name of the random numbers that are drawn here
 
 BATCHES_TOGETHER = 8
 """Batches of the model that the chains of all images together fill, so that few batches are half empty."""

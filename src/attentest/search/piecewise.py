@@ -47,48 +47,33 @@ from attentest.search.spectral.segments import INSIDE, UNDECIDED, AxisParts, Seg
 from attentest.statistics.columns import Floats, Integers, order_by_owner, repeated
 from attentest.statistics.truncation_set import TruncationSet
 
-FIRST_WIDTH = 2.5
-"""Width of the parts into which the axis is cut at first, in standard deviations of z."""
+FIRST_WIDTH = 2.5  # width of the parts into which the axis is cut at first, in standard deviations of z
 
 POINTS_PER_PIECE = 0.5
 """Points in a part of the axis, per piece that is expected there: few enough that two seldom find the same piece."""
 
-MOST_CALLS = 4
-"""Most model calls of a round: what is visited next depends on what was found."""
-
-GOLDEN = 0.6180339887498949
-"""Multiples of the golden ratio, less their whole parts, are never close to one another."""
-
-AUDITED = 12
-"""Number of points of an image at which conclusions are compared with the model."""
+MOST_CALLS = 4  # most model calls of a round: what is visited next depends on what was found
+GOLDEN = 0.6180339887498949  # multiples of the golden ratio, less their whole parts, are never close to one another
+AUDITED = 12  # number of points of an image at which conclusions are compared with the model
 
 AUDITED_OF_SAMPLES = 0.05
 """The same where roughness was measured, as a fraction of the evaluations before, in addition."""
 
-GAP = 1e-9
-"""Gaps of this width, relative to z, in which no piece is found are due to rounding."""
+GAP = 1e-9  # gaps of this width, relative to z, in which no piece is found are due to rounding
 
 DEGREE, DEGREE_OF_PIECES = 8, 4
 """Degree of polynomials through scores: in parts with kinks, and in pieces, which have none and are narrow."""
 
-SAMPLED_WIDTH = 0.625
-"""Greatest width of parts that are interpolated, in standard deviations of z."""
-
-VISITED_FIRST = 16
-"""Pieces that are visited before their number is estimated."""
+SAMPLED_WIDTH = 0.625  # greatest width of parts that are interpolated, in standard deviations of z
+VISITED_FIRST = 16  # pieces that are visited before their number is estimated
 
 FEW_PIECES = 12.0
 """Parts in which no more pieces are expected are not sampled, but their pieces visited: among few kinks the next may be
 much greater than those that were seen."""
 
-AXIS = 10.0
-"""Length of the axis that matters to p, in standard deviations of z."""
-
-LINES = 3
-"""Lines that are followed to see what a function is."""
-
-NARROWEST = 16
-"""Parts of the axis of so many roundings of z are not visited."""
+AXIS = 10.0  # length of the axis that matters to p, in standard deviations of z
+LINES = 3  # lines that are followed to see what a function is
+NARROWEST = 16  # parts of the axis of so many roundings of z are not visited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +201,7 @@ class Run:
         image = zones.image[part]
         scores, slopes, left, right, curved = self._problem.pieces_at(image, z)
         self._evaluations += np.bincount(image, minlength=len(self._evaluations))
-        # A piece may reach beyond its zone, into what is known.
+        # a piece may reach beyond its zone, into what is known.
         pieces = AxisParts(
             image=image, left=np.maximum(left, zones.left[part]), right=np.minimum(right, zones.right[part])
         )

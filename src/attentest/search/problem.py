@@ -30,8 +30,7 @@ Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Function: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 """Maps image indices (m,) and points z (m,) to tensors (m, ...)."""
 
-ARRAYS_OF_MARGINS = 6
-"""Arrays of the size of all margins that are held while margins are computed."""
+ARRAYS_OF_MARGINS = 6  # arrays of the size of all margins that are held while margins are computed
 
 
 class Margins(Protocol):
@@ -269,11 +268,8 @@ CONVERGED = "converged"
 DECIDED = "decided"
 """The search stopped once it knew on which side of alpha p lies."""
 
-OUT_OF_EVALUATIONS = "max_evaluations"
-"""It stopped early because the evaluations were used up."""
-
-OUT_OF_PRECISION = "precision"
-"""It stopped early because rounding or noise of the scores hides the rest."""
+OUT_OF_EVALUATIONS = "max_evaluations"  # it stopped early because the evaluations were used up
+OUT_OF_PRECISION = "precision"  # it stopped early because rounding or noise of the scores hides the rest
 
 TOO_SHARP = "sharp"
 """It stopped early because the scores change so abruptly somewhere that looking for all such places would take more
@@ -283,8 +279,7 @@ ROUGH = "rough"
 """The error bar of p is as narrow as was asked for, but it rests on a measured roughness: there are too many kinks to
 visit each."""
 
-STATUSES = (CONVERGED, DECIDED, ROUGH, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, TOO_SHARP)
-"""How a search can end."""
+STATUSES = (CONVERGED, DECIDED, ROUGH, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, TOO_SHARP)  # how a search can end
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the fraction of a search that is done, from 0 to 1."""

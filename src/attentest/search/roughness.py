@@ -21,14 +21,9 @@ from attentest.search.spectral.chebyshev import coefficients_from, constant, lob
 from attentest.search.spectral.segments import INSIDE, AxisParts, Segments, unexplored
 from attentest.statistics.columns import Floats, Mask, repeated
 
-ROUNDING = 1e-12
-"""Rounding error of scores, relative to the greatest one of an image."""
-
-CHECKS = 2
-"""Points at which a polynomial is compared with the scores."""
-
-SAFETY = 4.0
-"""How much greater than what is seen of the error of a polynomial its greatest error is taken to be."""
+ROUNDING = 1e-12  # rounding error of scores, relative to the greatest one of an image
+CHECKS = 2  # points at which a polynomial is compared with the scores
+SAFETY = 4.0  # how much greater than what is seen of the error of a polynomial its greatest error is taken to be
 
 FINAL, REFINED = 0, 1
 """Whether what is undecided in a part is due to rounding, or can be looked at again: numbers of pieces of segments."""

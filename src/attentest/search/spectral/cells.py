@@ -12,8 +12,7 @@ from attentest.search.problem import Margins
 from attentest.search.spectral.chebyshev import basis, basis_at, constant, second_derivative
 from attentest.statistics.columns import Columns, Floats, Integers, Mask
 
-GRID = 24
-"""Number of cells that an interpolant is first cut into."""
+GRID = 24  # number of cells that an interpolant is first cut into
 
 NARROWEST = 4 * torch.finfo(torch.float64).eps
 """Cells of this width are not divided again: it is as narrow as rounding allows."""

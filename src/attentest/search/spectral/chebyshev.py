@@ -30,8 +30,7 @@ FLAT = 0.5
 """Nor is a piece whose last coefficients exceed this fraction of those of half the order. A narrow spike between the
 nodes has flanks that reach a node or two, and its coefficients are all alike; those of a kink fall to a quarter."""
 
-ABOVE_ROUNDING = 8.0
-"""Coefficients within this factor of the rounding error say nothing about their fall."""
+ABOVE_ROUNDING = 8.0  # coefficients within this factor of the rounding error say nothing about their fall
 
 STEADY, COMPARABLE = 0.4, 0.25
 """Coefficients fall steadily if those of either parity fall by this factor, counting the lesser of the last two if it
@@ -40,8 +39,7 @@ exceeds this fraction of the greater. Otherwise something narrower begins to sho
 REGULAR = (0.25, 0.95)
 """Coefficients fall regularly if the ratios of one to the one before it lie between these, in the last half."""
 
-FASTEST, SLOWEST = 0.03, 0.95
-"""Rates are taken to be no faster and no slower than this."""
+FASTEST, SLOWEST = 0.03, 0.95  # rates are taken to be no faster and no slower than this
 
 
 def lobatto_nodes(degree: int) -> Floats:

@@ -16,8 +16,7 @@ from attentest.statistics.columns import Integers, Mask, repeated, run_ends
 Keys: TypeAlias = NDArray[np.complex128]
 """Points as image + i z, which sorts them by image, then by z."""
 
-LONGER = 4
-"""Factor by which a run of points is longer than the one that follows it, or else both become one."""
+LONGER = 4  # factor by which a run of points is longer than the one that follows it, or else both become one
 
 
 class _Run(NamedTuple):

@@ -24,11 +24,8 @@ CLOSE = 1e-7
 ROUGH_SAFETY = 8.0
 """Safety factor on the noise of rough scores, measured at z_obs: in sharp models it is several times that elsewhere."""
 
-LEBESGUE = 3.0
-"""Bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values."""
-
-CHECK_SAFETY = 1.5
-"""Safety factor on the error seen at the check point."""
+LEBESGUE = 3.0  # bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values
+CHECK_SAFETY = 1.5  # safety factor on the error seen at the check point
 
 WELL_RESOLVED = 1e-3
 """Below this fraction the error is taken to follow the node polynomial, so that it vanishes at the nodes."""
@@ -37,8 +34,7 @@ SLOW_RATE = 0.4
 """Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: the sum of those cut
 off is then as large as the last one times their number."""
 
-UNSTEADY = 4.0
-"""Least error, in units of the last coefficients, where these do not fall steadily."""
+UNSTEADY = 4.0  # least error, in units of the last coefficients, where these do not fall steadily
 
 NODES_PER_BUMP = 25.0
 """Bumps are not missed if their standard deviation is at least the width of the piece over this."""

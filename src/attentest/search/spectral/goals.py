@@ -35,14 +35,9 @@ LOG_ODDS_ERROR = 0.02
 """Accuracy of the log odds of that probability at the mean that a round takes for the end. What is refined does not
 depend on more; the interval itself is computed afterwards, to all digits."""
 
-NAIVE = 2.0
-"""Distance between the statistic and the point at which an end is looked for first."""
-
-LEFT_OVER = 0.6
-"""Fraction of the tolerance that may be left in zones that are not refined."""
-
-MOST_WHILE_ACTIVE = 0.95
-"""Most of the work that an image which is not done counts as."""
+NAIVE = 2.0  # distance between the statistic and the point at which an end is looked for first
+LEFT_OVER = 0.6  # fraction of the tolerance that may be left in zones that are not refined
+MOST_WHILE_ACTIVE = 0.95  # most of the work that an image which is not done counts as
 
 DECISION_SHARE = 0.25
 """In decision mode, the target width of the error bar as a fraction of the distance between p and alpha."""

@@ -33,15 +33,13 @@ EXACT_BELOW = 150.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
 
-MOST_REDONE = 8
-"""So many pieces of an image are made from rough scores in vain before they are given up."""
+MOST_REDONE = 8  # so many pieces of an image are made from rough scores in vain before they are given up
 
 FLOORS = 30.0
 """An interpolant is contradicted by a score that is farther off than its error and this many times its rounding error:
 models that amplify rounding are not at fault."""
 
-ROUGH_EVERY = 3
-"""The noise of rough scores is measured at one of so many audit points of each image."""
+ROUGH_EVERY = 3  # the noise of rough scores is measured at one of so many audit points of each image
 
 
 class Interpolation:

@@ -17,8 +17,7 @@ truncation set narrower than 1e-30."""
 MOST_PIECES = 2000
 """Most pieces per image at the start; with a statistic so large that more are needed, they become wider."""
 
-NEAR = 4.0
-"""Pieces within so many standard deviations of z from z_obs or zero, where p lives, are never merged."""
+NEAR = 4.0  # pieces within so many standard deviations of z from z_obs or zero, where p lives, are never merged
 
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
 """Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still
@@ -38,8 +37,7 @@ SHARP = 0.01
 """Unresolved pieces count as evidence of narrow features if a score changes in them by this fraction of the distance
 between the least and the greatest score. What is smaller is rounding, or a kink in a narrow piece."""
 
-TRUSTED = 8.0
-"""Pieces up to this many times as wide as the narrowest unresolved one are trusted."""
+TRUSTED = 8.0  # pieces up to this many times as wide as the narrowest unresolved one are trusted
 
 MOST_PARTS = 20_000
 """Most pieces of this width on the axis of an image, to bound memory: it can never be searched with so many."""

@@ -17,17 +17,13 @@ from attentest.search.spectral.chebyshev import SIZE, basis, basis_at, coefficie
 from attentest.search.spectral.segments import AxisParts
 from attentest.statistics.columns import Floats, Integers, Mask
 
-SLOPE = 8.0
-"""Bound on the slope of a score in units of its change over a resolved piece: z itself is rounded too."""
-
-CORRECTION_SAFETY = 2.0
-"""Safety factor on the error of a corrected piece."""
+SLOPE = 8.0  # bound on the slope of a score in units of its change over a resolved piece: z itself is rounded too
+CORRECTION_SAFETY = 2.0  # safety factor on the error of a corrected piece
 
 SMOOTH_RATE = 0.65
 """Only pieces whose coefficients fall faster than this are corrected, because corrections need a smooth error."""
 
-MOST_CORRECTIONS = 4
-"""Most points at which a zone is corrected."""
+MOST_CORRECTIONS = 4  # most points at which a zone is corrected
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

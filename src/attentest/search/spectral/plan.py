@@ -28,20 +28,11 @@ FAR_OUT = 50.0
 """If what is more extreme than the statistic is this many logs lighter than the rest (|z_obs| above ten or so), it is
 explored first: two or three pieces of dozens."""
 
-FARTHEST_OUT = 1e4
-"""A confidence interval that depends on z farther than this from z_obs is left as wide as it is."""
-
-STALLED = 4
-"""A zone that has not improved this many times is not refined any more."""
-
-MOST_UNITS = 700.0
-"""Costs that are smaller than what is allowed by so many logs are none."""
-
-DEGREE = 8
-"""Degree of a fresh piece; doubled where that pays."""
-
-MOSTLY_UNDECIDED = 0.35
-"""A piece of which more than this fraction is undecided is interpolated again as a whole."""
+FARTHEST_OUT = 1e4  # a confidence interval that depends on z farther than this from z_obs is left as wide as it is
+STALLED = 4  # a zone that has not improved this many times is not refined any more
+MOST_UNITS = 700.0  # costs that are smaller than what is allowed by so many logs are none
+DEGREE = 8  # degree of a fresh piece; doubled where that pays
+MOSTLY_UNDECIDED = 0.35  # a piece of which more than this fraction is undecided is interpolated again as a whole
 
 WORTH_DOUBLING = 0.05
 """A piece is interpolated with twice the degree if that should reduce its error by this factor, else it is split."""

@@ -45,8 +45,7 @@ searched again together with these, not after them, and audits stay few."""
 AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
-STRICTER = 2.0
-"""A strict search begins with pieces that are narrower by this factor."""
+STRICTER = 2.0  # a strict search begins with pieces that are narrower by this factor
 
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""

@@ -17,8 +17,7 @@ from attentest.statistics.truncation_set import Unions
 PVALUES = 2
 """P-values of an image that are bounded at the same time: that of the test, or those at both ends of an interval."""
 
-MOST_LOGS = 1e18
-"""No error at all is taken to be one that is smaller than all others by so many logs."""
+MOST_LOGS = 1e18  # no error at all is taken to be one that is smaller than all others by so many logs
 
 
 class LogBounds(NamedTuple):
