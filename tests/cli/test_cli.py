@@ -135,7 +135,7 @@ def test_test_prints_a_table_or_json_and_draws(
         (["reproduce", "--seed", "1", "--seed", "2", "--seed", "3"], "--seed was given 3 times"),
         (["reproduce", "report", "--out", "a", "--out", "b"], "--out was given 2 times"),
         (["bench", "--size", "24"], "--size must be 8, 16, 32 or 64, got 24"),
-        (["bench", "--only", "speed"], "--only must be interval, precision, .* large-images or start-up, got 'speed'"),
+        (["bench", "--only", "speed"], "--only must be interval, precision, .* start-up or scaling, got 'speed'"),
         (
             ["bench", "--images", "2", "--grid-images", "3"],
             "^attentest: --grid-images must be at most 2, the number of images, got 3.$",

@@ -8,6 +8,7 @@ import pkgutil
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +20,14 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from attentest.attention.vit import read_encoder
+from attentest.cli.bench import print_growths
 from attentest.errors import InputError
+from attentest.presentation.figure import new_figure
 from attentest.registry import COMPARISONS, SEARCHES
+from attentest.runs.engine import LocalEngine
 from attentest.runs.record_lines import add_line
 from attentest.search import Adaptive, Combination, GridSearch
-from attentest.studies.benchmark import comparisons, measurement, own_process
+from attentest.studies.benchmark import comparisons, measurement, own_process, scaling
 from attentest.studies.benchmark.comparisons import STAGES
 from attentest.studies.benchmark.history import (
     Run,
@@ -71,7 +75,7 @@ def test_every_comparison_that_needs_no_other_process_measures(
             f"attentest.{where}", lambda step=step: GridSearch(step=step, extent=1.0, boundary_tolerance=0.1)
         )
     monkeypatch.setattr(comparisons, "EXTRAPOLATED_FROM", 64)
-    alone = {"authors", "large-images", "start-up"}
+    alone = {"authors", "large-images", "start-up", "scaling"}
     chosen = [word for name in COMPARISONS if name not in alone for word in ("--only", name)]
     history = tmp_path / "new" / "history.jsonl"
     done = run_main(capsys, "bench", *SMALL, *chosen, "--history", str(history), "--json")
@@ -91,7 +95,10 @@ def test_every_comparison_that_needs_no_other_process_measures(
     assert min(shares) > 0
     assert sum(shares) == pytest.approx(1)
     assert by_key["paper", "spectral", "fixed (extrapolated)", "evaluations"]["ratio"] < 1
-    assert read_history(history)[0][0].as_dict() == {name: found[name] for name in found if name != "changes"}
+    assert read_history(history)[0][0].as_dict() == {
+        name: found[name] for name in found if name not in ("changes", "exponents")
+    }
+    assert found["exponents"] == []
 
 
 def test_a_second_run_is_compared_with_the_first(
@@ -300,6 +307,56 @@ def test_starts_are_measured_in_new_interpreters(tiny_workload: Workload, monkey
     (found,) = own_process.start_up(tiny_workload)
     assert found.quantity == "CPU seconds"
     assert found.ratio > 1
+
+
+@pytest.mark.parametrize("power", [-1.0, 0.0, 0.5, 2.0])
+def test_the_exponent_of_a_power_is_fitted(power: float) -> None:
+    exact = scaling.fitted("tokens", "seconds", {size: 0.3 * size**power for size in (257, 17, 65)})
+    assert exact.sizes == (17, 65, 257)
+    # some hundred units of rounding, as logarithms of up to 6 are fitted
+    assert (exact.exponent, exact.factor) == pytest.approx((power, 0.3), abs=1e-13)
+    assert exact.error < 1e-13
+    # Of 1, 2, 4 the middle one is off by a factor e: residuals 1/3 (-1, 2, -1), whose squares sum to 2/3, with 1 degree
+    # of freedom; sizes spread by 2 log(2)^2.
+    bent = scaling.fitted("draws", "seconds", {1: 1.0, 2: np.e * 2.0**power, 4: 4.0**power})
+    assert bent.exponent == pytest.approx(power, abs=1e-13)
+    assert bent.error == pytest.approx(np.sqrt(1 / 3) / np.log(2), rel=1e-12)
+
+
+def test_costs_of_growing_sizes_have_rows_exponents_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny: dict[str, Any] = {"SIDE": 12, "IMAGES": 1, "SIDES": (12, 16, 24), "PATCHES": (6, 4, 3), "COUNTS": (1, 2, 3)}
+    tiny["new_figure"] = partial(new_figure, arranged=False)  # arranging panels takes a second
+    for name, value in tiny.items():
+        monkeypatch.setattr(scaling, name, value)
+    monkeypatch.setattr(scaling, "ProcessEngine", lambda workers: LocalEngine())  # workers take seconds to start
+    monkeypatch.setattr(scaling, "measured_alone", lambda measure, settings: measure(settings))
+    figure = tmp_path / "scaling.png"
+    command = ("bench", *SMALL, "--only", "scaling", "--history", str(tmp_path / "history.jsonl"))
+    done = run_main(capsys, *command, "--figure", str(figure), "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    exponents = {(one["against"], one["quantity"]): one for one in found["exponents"]}
+    sizes = {against: one["sizes"] for (against, quantity), one in exponents.items() if quantity == "seconds"}
+    assert sizes == {
+        "pixels": [144, 256, 576],
+        "tokens": [5, 10, 17],
+        "layers": [1, 2, 4],
+        "images": [1, 2, 3],
+        "draws": [1, 2, 4],
+        "workers": [1, 2, 4],
+    }
+    for one in exponents.values():
+        assert min(one["costs"]) > 0
+        assert np.isfinite([one["exponent"], one["error"]]).all()
+    with Image.open(figure) as picture:
+        assert picture.size[0] > 500
+    print_growths(growths := scaling.growths(Run.from_dict(found)))
+    lines = capsys.readouterr().out.splitlines()
+    for growth in growths:
+        first = next(line for line in lines if line.startswith(growth.against))
+        assert growth.power in first
 
 
 def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

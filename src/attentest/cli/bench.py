@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ from attentest.registry import COMPARISONS
 if TYPE_CHECKING:
     from attentest.studies.benchmark.history import Change, Run
     from attentest.studies.benchmark.measurement import Quantity
+    from attentest.studies.benchmark.scaling import Growth
 
 
 TOO_MANY_CODE = 1  # exit code if a case takes too many evaluations
@@ -131,7 +132,7 @@ class BenchOptions:
         metavar="FILE.jsonl",
         panel=OUTPUT,
     )
-    figure: Path | None = option("Picture of the history (.png, .svg, .pdf).", default=None, panel=OUTPUT)
+    figure: Path | None = option("Picture of the history or of scaling (.png, .svg, .pdf).", default=None, panel=OUTPUT)
     as_json: ReportJsonOption = False
 
 
@@ -146,6 +147,7 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
     attentest bench
     attentest bench --only interval --only model --size 8
     attentest bench --device cuda --images 10000 --figure bench.png
+    attentest bench --only scaling --figure scaling.png
     ```
 
     All comparisons together take some minutes on two idle cores. Both sides of a ratio are run alternately, and the
@@ -169,10 +171,12 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
             changes,
             check_history_path,
             damage_note,
+            history_figure,
             read_history,
             run_benchmark,
         )
-        from attentest.studies.benchmark.measurement import BenchSettings
+        from attentest.studies.benchmark.measurement import SCALING, BenchSettings
+        from attentest.studies.benchmark.scaling import growths, scaling_figure
 
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if asked.images is None else asked.images
@@ -195,10 +199,15 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         changed = changes(done, past)
         add_line(history, done.as_dict())
     with on_interrupt(f"the run was added to {history}."):
+        sizes, ratios = growths(done), tuple(ratio for ratio in done.ratios if ratio.comparison != SCALING)
         if asked.as_json:
-            print_json({**done.as_dict(), "changes": [change.as_dict() for change in changed.values()]})
+            listed = {"changes": [change.as_dict() for change in changed.values()]}
+            print_json({**done.as_dict(), **listed, "exponents": [growth._asdict() for growth in sizes]})
         else:
-            print_run(done, changed)
+            if ratios or not sizes:
+                print_run(replace(done, ratios=ratios), changed)
+            if sizes:
+                print_growths(sizes)
         for name, reason in done.left_out.items():
             say(f"{name} was left out: {reason}")
         if slower := [change.now for change in changed.values() if change.slower]:
@@ -206,9 +215,8 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         say(f"history: {history}, {counted(len(past) + 1, 'run')}")
         if figure is not None:
             from attentest.presentation.figure import save_figure
-            from attentest.studies.benchmark.history import history_figure
 
-            save_figure(history_figure([*past, done]), figure)
+            save_figure(scaling_figure(done) if sizes and not ratios else history_figure([*past, done]), figure)
             say(f"figure: {figure}")
 
 
@@ -240,6 +248,29 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
         f"{run.machine['device']}, {counted(run.machine['threads'], 'thread')}",
         caption="Costs are per image, those of a forward pass per evaluation, and less is better.",
         groups=list(Counter(ratio.comparison for ratio in run.ratios).values()),
+    )
+
+
+def print_growths(growths: list[Growth]) -> None:
+    """Print the costs of all sizes, and with the smallest of each kind the fitted exponents."""
+    from attentest.presentation.tables import Column, print_table
+
+    names = list(dict.fromkeys(growth.against for growth in growths))
+    by_cost = {(growth.against, growth.quantity): growth for growth in growths}
+    rows: list[tuple[str, ...]] = []
+    for name in names:
+        pair = (by_cost[name, "seconds"], by_cost.get((name, "bytes")))
+        for place, size in enumerate(pair[0].sizes):
+            costs = (amount(growth.costs[place], growth.quantity) if growth else "" for growth in pair)
+            powers = (growth.power if growth and place == 0 else "" for growth in pair)
+            rows.append((name if place == 0 else "", f"{size:,}", *costs, *powers))
+    headings = ("against", "size", "time", "memory", "exponent of time", "of memory")
+    columns = zip(headings, zip(*rows, strict=True), strict=True)
+    print_table(
+        [Column(heading=heading, cells=cells, is_text=heading == "against") for heading, cells in columns],
+        title="p alone of models with random weights, all images of a size",
+        caption="Exponents are fitted by least squares in logarithms; standard errors are in brackets.",
+        groups=[len(by_cost[name, "seconds"].sizes) for name in names],
     )
 
 

@@ -21,7 +21,7 @@ from attentest.progress import LabelledProgress
 from attentest.registry import COMPARISONS
 from attentest.runs.record_lines import read_lines
 from attentest.runs.records import described_machine
-from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
+from attentest.studies.benchmark.measurement import SCALING, BenchSettings, NotMeasured, Ratio, Workload
 from attentest.studies.rate_figures import draw_grid
 
 if TYPE_CHECKING:
@@ -173,10 +173,10 @@ LOGARITHMIC = 4.0  # from this ratio of its ends on, an axis is logarithmic
 def history_figure(runs: Sequence[Run]) -> Figure:
     """Draw the ratios of the last run, and of earlier ones on the same machine with the same settings."""
     shown = [run for run in runs if run.conditions == runs[-1].conditions]
-    latest = {ratio.key: ratio for run in shown for ratio in run.ratios}
+    latest = {ratio.key: ratio for run in shown for ratio in run.ratios if ratio.comparison != SCALING}
     names = [name for name in COMPARISONS if any(ratio.comparison == name for ratio in latest.values())]
-    columns = min(COLUMNS, len(names))
-    rows = -(-len(names) // columns)
+    columns = max(1, min(COLUMNS, len(names)))
+    rows = max(1, -(-len(names) // columns))
     figure = new_figure(3.9 * columns, 3.7 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):

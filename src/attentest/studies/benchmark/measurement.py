@@ -24,6 +24,8 @@ from attentest.search import SpectralSearch
 from attentest.simulation.images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
+SCALING = "scaling"  # the comparison of growing sizes, which has a table and a picture of its own
+
 Quantity: TypeAlias = Literal["seconds", "CPU seconds", "evaluations", "bytes"]
 
 Costs: TypeAlias = Mapping[Quantity, float]

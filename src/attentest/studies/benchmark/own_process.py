@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from statistics import median
 from typing import Any
 
@@ -39,8 +40,9 @@ FRESH = (sys.executable, "-P")  # a new interpreter, which does not import from 
 
 
 def measured_alone(measure: Callable[..., dict[str, Any]], settings: BenchSettings, *arguments: int) -> dict[str, Any]:
-    """Return what a function of this file returns in a process that computes nothing else."""
-    command = [*FRESH, "-m", __name__, measure.__name__, json.dumps([asdict(settings), *arguments])]
+    """Return what a function returns in a process that computes nothing else."""
+    function = f"{measure.__module__}:{measure.__name__}"
+    command = [*FRESH, "-m", __name__, function, json.dumps([asdict(settings), *arguments])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
@@ -66,32 +68,33 @@ def large_images(workload: Workload) -> Iterator[Ratio]:
 
 def measure_large_image(settings: BenchSettings, height: int, width: int) -> dict[str, Any]:
     """Return the seconds of a p-value, the bytes that it takes at most, and those of the 8-bit image."""
-    from transformers import ViTConfig, ViTModel
-
     device = usable_device(settings.device)
-    torch.manual_seed(settings.seed)
-    config = ViTConfig(
-        image_size=INPUT,
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=96,
-        initializer_range=0.1,
-    )
-    test = AttentionTest(
-        ViTModel(config),
-        noise=10.0,
-        preprocessing=Preprocessing(resize=(INPUT, INPUT), rescale=1 / 255, mean=(0.5,) * 3, std=(0.5,) * 3),
-        search=SpectralSearch(tol=settings.tol, precision="float64"),
-        confidence_level=None,
-        device=device,
-    )
+    preprocessing = Preprocessing(resize=(INPUT, INPUT), rescale=1 / 255, mean=(0.5,) * 3, std=(0.5,) * 3)
+    test = random_test(settings, noise=10.0, preprocessing=preprocessing, image_size=INPUT)
     rng = np.random.default_rng(settings.seed)
     small, image = scene(rng, INPUT, INPUT), scene(rng, height, width)
     test(small)  # the first call of anything is slow, and takes memory once and for all
     seconds, memory = with_memory(lambda: test(image), device)
     small_seconds, _ = timed(lambda: test(small), device)
     return {"seconds": seconds, "small_seconds": small_seconds, "memory": memory, "image": image.nbytes}
+
+
+def random_test(
+    settings: BenchSettings, *, noise: float = 1.0, preprocessing: Preprocessing | None = None, **config: int
+) -> AttentionTest:
+    """Return the test of p alone in float64 of a small model with random weights, by values of its configuration."""
+    from transformers import ViTConfig, ViTModel
+
+    torch.manual_seed(settings.seed)
+    small = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
+    return AttentionTest(
+        ViTModel(ViTConfig(**{**small, "initializer_range": 0.1, **config})),
+        noise=noise,
+        preprocessing=preprocessing,
+        search=SpectralSearch(tol=settings.tol, precision="float64"),
+        confidence_level=None,
+        device=usable_device(settings.device),
+    )
 
 
 def scene(rng: np.random.Generator, height: int, width: int) -> NDArray[np.uint8]:
@@ -231,4 +234,4 @@ def measure_authors_package(settings: BenchSettings) -> dict[str, dict[str, floa
 
 if __name__ == "__main__":
     settings, *arguments = json.loads(sys.argv[2])
-    print(json.dumps(globals()[sys.argv[1]](BenchSettings(**settings), *arguments)))
+    print(json.dumps(resolve_name(sys.argv[1])(BenchSettings(**settings), *arguments)))
