@@ -40,10 +40,12 @@ def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor
 
 
 class Halves(NamedTuple):
-    """How numbers become sums of two of half precision: what a product is multiplied by, and what is split times."""
+    """The factors with which a kernel reads a product of halves, and writes its own result as halves."""
 
     factor: float
+    """What the product is multiplied by."""
     scale: float
+    """What the result is multiplied by before it is split."""
 
 
 def normed(x: Tensor, norm: Norm, halves: Halves | None = None) -> Tensor:

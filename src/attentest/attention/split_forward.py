@@ -16,8 +16,8 @@ from attentest.attention.forward_pass import Affine, Norm, PlainLayer
 from attentest.attention.fused_forward import FusedForward
 
 GREATEST = 2.0**15
-"""Numbers are scaled to at most this, below the greatest one of half precision, so that also the low half of one that
-is much smaller keeps all its digits."""
+"""Numbers are scaled to at most this, half of the greatest one of half precision: the low halves of much smaller ones
+then keep their digits."""
 
 LEAST_WIDTH = 256
 """Of narrower models the products take less time than what is between them, whatever their precision."""
@@ -41,8 +41,9 @@ class _Product(NamedTuple):
 class _SplitLayer:
     """A layer, and the powers of two by which its numbers are multiplied before they are split.
 
-    No number can exceed half precision then, whatever the image: the norm of normed tokens is bounded by their number
-    of features, and by it what linear maps, means and a GELU make of them.
+    No number can exceed half precision then, whatever the image: the length of a token after a layer norm is bounded,
+    and by it what linear maps, means and a GELU make of it. Queries, keys and values are the product of ``inputs``
+    times ``factor`` (3 d,) plus ``shift`` (3 d,); queries times keys times ``inverse`` are logits to base 2.
     """
 
     first_norm: Norm

@@ -185,7 +185,7 @@ class Run:
             zones, expected = zones.take(~sampled), expected[~sampled]
         if len(zones) == 0:
             return
-        # The first pieces may be much narrower than others: as many as have been seen are no reason to ask for more.
+        # The first pieces may be much narrower than most, so no more points are asked for than pieces were seen.
         zones_of = np.maximum(1, np.bincount(zones.image, minlength=len(self._pieces)))
         seen = np.maximum(VISITED_FIRST, self._pieces) / zones_of
         expected = np.minimum(POINTS_PER_PIECE * expected, np.minimum(seen[zones.image], most))
