@@ -1,6 +1,6 @@
 """The evidence behind the documentation: measure it, and make its pages of what was measured.
 
-    python benchmarks/evidence.py measure agreement dips sharp --processes 2   # sections of a page; all if none is named
+    python benchmarks/evidence.py measure agreement dips sharp --processes 2   # all sections if none
     python benchmarks/evidence.py measure calibration level --device cuda
     python benchmarks/evidence.py render                                       # docs/evidence/*.md and their figures
     python benchmarks/evidence.py status                                       # which sections another code made

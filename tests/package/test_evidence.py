@@ -1,0 +1,63 @@
+"""The pages of evidence state what was measured, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "evidence"
+MEASURED = sorted(path.stem for path in PAGES.glob("*.json"))
+
+STATED = re.compile(r"{[{%].*?[%}]}|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|16x16|ViT-B/16|ViT-L/16|DINOv2-L/14|95%", re.DOTALL)
+"""What a template may state in numbers: what is measured, commands, links, names, and the level of intervals."""
+
+
+@pytest.fixture(scope="module")
+def evidence() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("evidence", ROOT / "benchmarks" / "evidence.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_there_are_the_pages_that_the_contents_list() -> None:
+    assert MEASURED
+    contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert [page for page in MEASURED if f"evidence/{page}" not in contents] == []
+
+
+@pytest.mark.parametrize("page", MEASURED)
+def test_a_page_is_made_of_its_data(evidence: ModuleType, page: str) -> None:
+    assert (PAGES / f"{page}.md").read_text(encoding="utf-8") == evidence.rendered(page)
+
+
+@pytest.mark.parametrize("page", MEASURED)
+def test_a_page_states_no_number_that_its_data_do_not(evidence: ModuleType, page: str) -> None:
+    template = (ROOT / "benchmarks" / "evidence" / f"{page}.md").read_text(encoding="utf-8")
+    stated = re.findall(r"\d[\d.,]*", STATED.sub(" ", template))
+    data = (PAGES / f"{page}.json").read_text(encoding="utf-8")
+    assert [
+        number for number in stated if not re.search(rf"(?<![\d.]){re.escape(number.rstrip('.,'))}(?!\d)", data)
+    ] == []
+
+
+@pytest.mark.parametrize("page", MEASURED)
+def test_each_section_says_how_it_was_made(evidence: ModuleType, page: str) -> None:
+    sections = json.loads((PAGES / f"{page}.json").read_text(encoding="utf-8"))
+    for name, section in sections.items():
+        assert name in evidence.SECTIONS[page]
+        script = section["command"].split()[1]
+        assert (ROOT / script).is_file()
+        assert section["versions"]["attentest"]
+        assert section["date"] >= "2026-11-18"
+        for table in section["tables"]:
+            assert table["rows"]
+            assert {len(row) for row in table["rows"]} == {len(table["header"])}
