@@ -51,7 +51,7 @@ SECTIONS = {
         "level": "rates.py level --images 10000 --device {device}",
         "coverage": "rates.py coverage --images 2000 --device {device}",
         "certificate": "certificate.py --parts functions",
-        "cohorts": "cohorts.py --only cohorts",
+        "cohorts": "cohorts.py --only means",
         "counts": "counts.py",
     },
     "power": {
@@ -68,6 +68,10 @@ SECTIONS = {
         "references": "few_references.py --images 2500 --device {device} --processes {processes}",
         "student": "randomised_student.py --draws 4000",
         "check": "noise_check.py --only scale",
+    },
+    "comparison": {
+        "validity": "comparison.py validity --signals 1000 --processes {processes}",
+        "plain": "comparison.py plain --signals 200",
     },
 }
 
