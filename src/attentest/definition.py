@@ -8,13 +8,13 @@ but the code that uses it. Importing this file imports neither NumPy nor torch.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import wraps
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
-from attentest.errors import NOISE_GUIDE, InputError, shortened
+from attentest.errors import NOISE_GUIDE, InputError, listed, shortened
 from attentest.registry import ATTENTION_MAPS, REGION_UNITS, MapPart, Part
 from attentest.statistics.alternative import Alternative, alternatives, as_alternative
 
@@ -75,8 +75,10 @@ class Option:
     """Returns the value as the test uses it, or raises an error; None if any value will do."""
     text: Callable[[str], Any] | None = None
     """Makes the value of a text on the command line; None if a command has no such option, or takes it by its type."""
-    choices: Callable[[], tuple[str, ...]] | None = None
-    """Returns the texts that are allowed; None for any."""
+    choices: Collection[str] = ()
+    """The texts that are allowed, such as the names in a registry; empty for any."""
+    needs: str = ""
+    """The option of the command line without which it does nothing, such as "--out"; empty if there is none."""
     flag: str = ""
     metavar: str = ""
     """How the command line spells it, and what it calls its value."""
@@ -96,14 +98,24 @@ class Option:
     """Whether it is a fact of the model, which tests made by :meth:`AttentionTest.replace` share."""
 
 
-def option(help: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """Return a field of a definition; without a default it must be given. Facts are those of :class:`Option`."""
+REQUIRED = MISSING  # the default of an option that must be given
+
+
+def option(help: str, *, default: Any = None, **facts: Any) -> Any:
+    """Return a field of a definition with its default. Facts are those of :class:`Option`."""
     return field(default=default, metadata={"option": Option(help=help, **facts)})
 
 
 def option_of(defined: Field[Any]) -> Option:
     """Return what is known of the option that is a field."""
     return cast(Option, defined.metadata["option"])
+
+
+def as_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """Return a text that must be one of some texts."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name} must be {listed(choices)}, got {shortened(value)}.", name)
+    return value
 
 
 def _convert(location: str) -> Callable[[Any], Any]:
@@ -124,37 +136,18 @@ def _gamma(value: Any) -> float:
     return gamma
 
 
-def _one_of(name: str, choices: tuple[str, ...]) -> Callable[[Any], str]:
-    """Return a check that a value is one of some texts."""
-
-    def check(value: Any) -> str:
-        if value not in choices:
-            raise InputError(
-                f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, got {shortened(value)}.", name
-            )
-        return str(value)
-
-    return check
-
-
 def _whole(value: Any, name: str, least: int, most: int) -> int:
     from attentest.checks import whole_number
 
     return whole_number(value, name, least, most)
 
 
-def _region_unit(value: Any) -> str:
-    REGION_UNITS.load(value)  # raises an error that lists the names
-    return str(value)
-
-
 def _size(text: str) -> tuple[int, int]:
     """Return the height and the width that a text such as "224" or "224x192" says."""
     sides = text.lower().split("x")
     if len(sides) > 2 or not all(side.strip().isdecimal() and len(side) < LONGEST_SIDE for side in sides):
-        raise InputError(
-            f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {shortened(text)}.", "image_size"
-        )
+        problem = f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {shortened(text)}."
+        raise InputError(problem, "image_size")
     return int(sides[0]), int(sides[-1])
 
 
@@ -166,21 +159,16 @@ def _range(text: str) -> tuple[float, ...]:
     try:
         low, high = _numbers(text)
     except ValueError:
-        raise InputError(
-            f"intensity_range must be two numbers, such as 0,1, got {shortened(text)}.", "intensity_range"
-        ) from None
+        problem = f"intensity_range must be two numbers, such as 0,1, got {shortened(text)}."
+        raise InputError(problem, "intensity_range") from None
     return low, high
 
 
 def _channels(text: str) -> Any:
+    if text == "mean":
+        return text
     try:
-        return (
-            text
-            if text == "mean"
-            else int(text)
-            if text.lstrip("+-").isdecimal() and len(text) < LONGEST_SIDE
-            else _numbers(text)
-        )
+        return int(text) if text.lstrip("+-").isdecimal() and len(text) < LONGEST_SIDE else _numbers(text)
     except ValueError:
         raise InputError(
             f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {shortened(text)}.",
@@ -195,12 +183,12 @@ class Definition:
     noise: NoiseLike | ImageNoise | Literal["poisson"] = option(
         "Standard deviation of the pixel noise, in the units of the image; or a model or a fitted estimator from "
         '``attentest.noise``; or, approximately, ``FromImage()``; or "poisson" for images of counts.',
+        default=REQUIRED,
         check=_convert("noise.derived:as_test_noise"),
     )
     threshold: float | None = option(
         "The region is where the attention map, scaled from 0 to 1, exceeds this.",
         details="tau of the paper; by default 0.6.",
-        default=None,
         text=float,
         metavar="TAU",
         limits="0<x<1",
@@ -211,7 +199,6 @@ class Definition:
     top_fraction: float | None = option(
         "Instead of a threshold: the region is this fraction of the pixels, or patches.",
         details="They are those of greatest attention.",
-        default=None,
         text=float,
         metavar="Q",
         limits="0<x<1",
@@ -223,7 +210,6 @@ class Definition:
         "Instead of a threshold: the region is where the map, in its own units and not scaled, exceeds this number.",
         details="For maps whose values mean something, such as residuals in the units of the pixels; of absolute maps, "
         "the region is where the absolute value does. It must be fixed before looking at the data.",
-        default=None,
         text=float,
         metavar="VALUE",
         shown_default=False,
@@ -236,7 +222,6 @@ class Definition:
         details='Such as "brain only"; it must not depend on the image that is tested. In a pattern such as '
         "``masks/*_mask.png`` the asterisk stands for the name of an image without its ending. A mapping has a mask "
         "for each image, by its name, or by its number among many.",
-        default=None,
         check=_convert("images.mask:as_mask"),
         text=str,
         metavar="FILE",
@@ -248,9 +233,8 @@ class Definition:
         "What the mask is for: the region is chosen within it (map), both sides of the contrast are taken within it "
         "(contrast), or both.",
         default="both",
-        check=_one_of("mask_use", MASK_USES),
         text=str,
-        choices=lambda: MASK_USES,
+        choices=MASK_USES,
         panel=COMPARED,
         label="The mask is for",
     )
@@ -259,9 +243,8 @@ class Definition:
         details='"pixels" is the paper\'s. With "patches", threshold and top fraction refer to the scores of the '
         "patches, and a pixel belongs to the patch that its centre lies in.",
         default="pixels",
-        check=_region_unit,
         text=str,
-        choices=lambda: tuple(REGION_UNITS),
+        choices=REGION_UNITS,
         panel=COMPARED,
         label="It consists of",
     )
@@ -276,13 +259,11 @@ class Definition:
         "What happens to an image before the model sees it: ``Preprocessing(...)``, or the model's own image processor "
         "or its configuration. It becomes part of the map: noise, region and contrast live on the image as given. "
         "None: images must have the size the model takes.",
-        default=None,
         of_model=True,
     )
     image_size: int | tuple[int, int] | None = option(
         "Side (224), or height and width (224x192), of the model's input, to which images are resized.",
         details="For a model run at another size than it was trained at.",
-        default=None,
         text=_size,
         metavar="SIZE",
         panel=MODEL,
@@ -295,9 +276,8 @@ class Definition:
         "it (crop), or not at all (none).",
         details="The image processor is the one saved with the model; without one, the defaults of its family hold.",
         default="processor",
-        check=_one_of("resize", RESIZES),
         text=str,
-        choices=lambda: RESIZES,
+        choices=RESIZES,
         panel=MODEL,
         recorded=False,  # the description of the preprocessing has it
         of_model=True,
@@ -306,9 +286,8 @@ class Definition:
         "How pixel values are scaled for the model: as its image processor does it, from black 0 to white 1 (unit), or "
         "not at all (none).",
         default="processor",
-        check=_one_of("scale", SCALES),
         text=str,
-        choices=lambda: SCALES,
+        choices=SCALES,
         panel=MODEL,
         recorded=False,  # the description of the preprocessing has it
         of_model=True,
@@ -317,7 +296,6 @@ class Definition:
         "The pixel values of black and white (0,1), where preprocessing rescales floating-point images or scans.",
         details="By default those of the dtype: 0 and 255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none "
         "for floats.",
-        default=None,
         text=_range,
         flag="--range",
         metavar="LOW,HIGH",
@@ -387,7 +365,7 @@ class Definition:
         default="two-sided",
         check=as_alternative,
         text=str,
-        choices=alternatives,
+        choices=alternatives(),
         panel=COMPARED,
         label="Is the region",
     )
@@ -398,27 +376,25 @@ class Definition:
         check=_convert("checks:optional_confidence"),
     )
     device: torch.device | str | None = option(
-        'Where to compute, for example "cuda"; by default where the model is.',
-        default=None,
-        recorded=False,
-        of_model=True,
+        'Where to compute, for example "cuda"; by default where the model is.', recorded=False, of_model=True
     )
     batch_size: int | None = option(
-        "Images per model call; by default as many as memory allows.", default=None, recorded=False, of_model=True
+        "Images per model call; by default as many as memory allows.", recorded=False, of_model=True
     )
     memory_budget: int | None = option(
         "Bytes that a model call and the search may use together; by default a quarter of the free memory, and no more "
         "than 2 GiB on the CPU.",
-        default=None,
         check=_convert("attention.device:as_memory_budget"),
         recorded=False,
     )
 
     def __post_init__(self) -> None:
         for defined in fields(self):
-            check = option_of(defined).check
-            if check is not None:
-                object.__setattr__(self, defined.name, check(getattr(self, defined.name)))
+            known, value = option_of(defined), getattr(self, defined.name)
+            if known.check is not None:
+                object.__setattr__(self, defined.name, known.check(value))
+            elif known.choices:
+                object.__setattr__(self, defined.name, as_choice(value, defined.name, known.choices))
         if all(getattr(self, rule) is None for rule in REGION_RULES):
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
         if self.mask is None and self.mask_use != "both":
@@ -461,7 +437,7 @@ class ModelDefinition(Definition):
     """A test of a model or a function that is there already."""
 
     image_shape: tuple[int, ...] | None = option(
-        "The (C, H, W) of the images a NumPy or torch function takes.", default=None, recorded=False, of_model=True
+        "The (C, H, W) of the images a NumPy or torch function takes.", recorded=False, of_model=True
     )
 
 
@@ -493,7 +469,7 @@ class PretrainedDefinition(Definition):
         recorded=False,
         of_model=True,
     )
-    revision: str | None = option("Branch, tag or commit on the hub.", default=None, recorded=False, of_model=True)
+    revision: str | None = option("Branch, tag or commit on the hub.", recorded=False, of_model=True)
 
 
 LONGEST_NUMBER = 18  # largest number of digits, so that the number fits in 64 bits
@@ -513,7 +489,6 @@ class MapDefinition:
     )
     target: str | None = option(
         "Of a map for a class: its number, its label (label:7 if that is a number), or predicted.",
-        default=None,
         text=str,
         flag="--class",
         metavar="CLASS",
@@ -522,7 +497,6 @@ class MapDefinition:
     )
     layer: str | None = option(
         "Of grad-cam and hires-cam: the layer, by its name in a network (layer4), or its number in a transformer.",
-        default=None,
         text=str,
         metavar="MODULE",
         panel=MODEL,
@@ -530,7 +504,6 @@ class MapDefinition:
     )
     text: str | None = option(
         "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
-        default=None,
         text=str,
         panel=MODEL,
         shown_default=False,
@@ -538,16 +511,12 @@ class MapDefinition:
     )
     sign: str | None = option(
         "Of a map for a class: what makes the region, positive, absolute or signed values.",
-        default=None,
         text=str,
         panel=MODEL,
         shown_default="the map's own",
     )
     heads: str = option(
-        "How heads are combined: mean, max, min, or the number of a single head.",
-        default="mean",
-        text=str,
-        panel=MODEL,
+        "How heads are combined: mean, max, min, or the number of a single head.", default="mean", text=str, panel=MODEL
     )
 
     def attention(self) -> Aggregation | Relevance:

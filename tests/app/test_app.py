@@ -225,10 +225,10 @@ class TestActions:
             (Form.of(black="0"), "only one of black and white is given"),
             (Form.of(black="0", white="x"), "white must be a number, or empty, got &#x27;x&#x27;"),
             (Form.of(black="0", white="1", resize=False), "black and white are for models that rescale images"),
-            (Form.of(contrast="reference"), "contrast must be background, neighbourhood, region-mean"),
+            (Form.of(contrast="reference"), "contrast must be background, neighbourhood or region-mean"),
             (Form.of(contrast="neighbourhood", radius=0.0), "radius must be"),
             (Form.of(filtered="../x"), "kernel must be"),
-            (Form.of(noise="file"), "noise must be image, controls, number, poisson, got"),
+            (Form.of(noise="file"), "noise must be image, controls, number or poisson, got"),
         ],
     )
     def test_a_bad_field_is_one_sentence(self, actions: Actions, session: Session, form: Form, message: str) -> None:

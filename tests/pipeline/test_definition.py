@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from attentest import AttentionTest, InputError, Preprocessing
-from attentest.cli.command import with_options_of
+from attentest.cli.command import with_options
 from attentest.definition import ModelDefinition, PretrainedDefinition, documentation, option
 from attentest.noise import Diagonal
 from toys import SoftmaxScores, tiny_vit
@@ -64,7 +64,7 @@ def test_a_new_option_is_on_the_command_line() -> None:
         seen.append(options.defined)
 
     command.__annotations__ = {"options": Options, "return": None}
-    app.command()(with_options_of(Options)(command))
+    app.command()(with_options(command))
     shown = CliRunner().invoke(app, ["--help"]).output
     assert "A number that does nothing." in shown
     assert "N [0<=x<=9]" in shown

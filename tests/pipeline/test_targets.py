@@ -319,8 +319,7 @@ def test_a_table_has_the_map_and_the_class() -> None:
 def test_tables_reports_and_sheets_name_the_map_and_the_class(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from attentest.cli.batch import json_lines
-    from attentest.cli.result_table import print_table
+    from attentest.cli.batch import json_lines, print_table
     from attentest.presentation.rows import row_of
 
     for target, said in (("tabby", "class 1 (tabby, tabby cat)"), ("predicted", "the predicted class")):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from attentest import AttentionTestResult
-from attentest.cli.batch import say_failures
-from attentest.cli.result_table import print_table
+from attentest.cli.batch import print_table, say_failures
 from attentest.contrast.context import Context, _known
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import row_of

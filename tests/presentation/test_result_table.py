@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attentest.cli.result_table import print_table
+from attentest.cli.batch import print_table
 from attentest.presentation.rows import failed_row
 
 EVERYTHING = (

@@ -16,7 +16,7 @@ from test_law import INTERVALS, LAW, STATISTIC, brute_force
 from torch import Tensor
 
 from attentest import AttentionTest, Certification, InputError, Results
-from attentest.cli.result_table import print_table
+from attentest.cli.batch import print_table
 from attentest.contrast import Reference
 from attentest.pipeline import run
 from attentest.presentation.result_figure import results_figure

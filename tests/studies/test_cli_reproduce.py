@@ -114,7 +114,7 @@ def test_the_list_counts_trials() -> None:
 
 
 def test_names_on_the_command_line_are_those_of_the_library() -> None:
-    named = sys.modules["attentest.cli.reproduce"]
+    named = sys.modules["attentest.cli.studies"]
     assert tuple(EXPERIMENTS) == named.EXPERIMENTS
     assert tuple(PRESETS) == named.PRESETS
     assert tuple(ALL_MODELS) == named.CLASSIFIERS
@@ -189,7 +189,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
     command += ("--tests", "paper")
     data = Path("reproduction/data/selective/base8-independent.jsonl")
     with monkeypatch.context() as patched:
-        patched.setattr(sys.modules["attentest.cli.reproduce"], "progress_bar", interrupted)
+        patched.setattr(sys.modules["attentest.cli.studies"], "progress_bar", interrupted)
         patched.setitem(trial.FIRST_CHUNK, "cpu", 2)
         stopped = run(*command)
     assert isinstance(stopped.exception, Interrupted)

@@ -123,13 +123,10 @@ class Actions:
                 raise InputError(f"frame must be a whole number, or empty, got {number:g}.")
         except AttentestError as error:
             session.problem = str(error)
-            return message_html(session.problem, "error")
-        session.source = ImageSource(
-            path=Path(path),
-            frame=None if number is None else int(number),
-            window=window,
-            channels=tuple(name.strip() for name in (channels or "").split(",") if name.strip()),
-        )
+        else:
+            names = tuple(name.strip() for name in (channels or "").split(",") if name.strip())
+            place = None if number is None else int(number)
+            session.source = ImageSource(path=Path(path), frame=place, window=window, channels=names)
         return self.take_model(session, model)
 
     def take_model(self, session: Session, model: str) -> str:
@@ -212,8 +209,7 @@ class Actions:
     ) -> str | None:
         """Test the image of a session and return the result as HTML; None if a newer test replaced this one.
 
-        Tests of a session are numbered. The name of the model and the other fields say what is tested, ``dark`` how the
-        page looks, and ``show`` is called with the share that is done.
+        Tests of a session are numbered; ``dark`` says how the page looks, and ``show`` is called with the share done.
         """
 
         def progress(done: float, total: int | None) -> None:
@@ -256,11 +252,5 @@ class Actions:
         result = form.attention_test(chosen, image, session.noise(form, chosen.dimension))(
             image.sample, name=image.name, progress=progress
         )
-        return TestedImage(
-            image=image,
-            form=form,
-            model=chosen,
-            result=result,
-            alpha=alpha,
-            settings_tried=session.count_settings(image, result),
-        )
+        tried = session.count_settings(image, result)
+        return TestedImage(image=image, form=form, model=chosen, result=result, alpha=alpha, settings_tried=tried)

@@ -17,6 +17,7 @@ from attentest.definition import (
     Definition,
     MapDefinition,
     Option,
+    as_choice,
     option,
     option_of,
 )
@@ -70,7 +71,6 @@ class Form:
 
     other_class: str | None = option(
         "Number or label of one that is not listed; it counts in place of the class above.",
-        default=None,
         label="Another class",
         shown_default="none",
     )
@@ -78,29 +78,27 @@ class Form:
         "What would differ if the same image were taken again. How to choose it: docs/choosing-noise.md.",
         default=IMAGE,
         label="Noise of the pixels",
-        choices=lambda: (IMAGE, CONTROLS, NUMBER, COUNTS),
+        choices=(IMAGE, CONTROLS, NUMBER, COUNTS),
     )
     # Without a proposal: a number that nobody measured would be noise that the image does not have.
-    sigma: str | None = option("In pixel values", default=None, label="Standard deviation", shown_default="as measured")
+    sigma: str | None = option("In pixel values", label="Standard deviation", shown_default="as measured")
     rho: float | None = option("Of neighbours in a row", default=0.0, label="Correlation")
-    controls: Sequence[str] | None = option(
-        "", default=None, label="Images of the same size that differ by noise alone"
-    )
-    estimator: str = option("", default="auto", label="Estimator", choices=lambda: tuple(NOISE_ESTIMATORS))
-    method: str = option("", default="wavelet", label="Method", choices=lambda: tuple(IMAGE_NOISE))
-    rule: str = option("", default=THRESHOLD, label="Chosen by", choices=lambda: REGION_RULES)
+    controls: Sequence[str] | None = option("", label="Images of the same size that differ by noise alone")
+    estimator: str = option("", default="auto", label="Estimator", choices=NOISE_ESTIMATORS)
+    method: str = option("", default="wavelet", label="Method", choices=IMAGE_NOISE)
+    rule: str = option("", default=THRESHOLD, label="Chosen by", choices=REGION_RULES)
     contrast: str = option(
         "",
         default="background",
         label="The region is compared with",
-        choices=lambda: tuple(name for name in CONTRASTS if name != "reference"),  # which needs a second image
+        choices=[name for name in CONTRASTS if name != "reference"],  # which needs a second image
     )
     radius: float | None = option("", default=5.0, label="Width of the ring in pixels")
-    filtered: str = option("", default=NO_FILTER, label="in its mean", choices=lambda: (NO_FILTER, *FILTERS))
+    filtered: str = option("", default=NO_FILTER, label="in its mean", choices=(NO_FILTER, *FILTERS))
     blur: float | None = option("", default=1.0, label="Standard deviation of the blur in pixels")
     alpha: float | None = option("", default=0.05, label="Significance level α")
-    black: str | None = option("", default=None, label="Black", shown_default="by file type")
-    white: str | None = option("", default=None, label="White", shown_default="by file type")
+    black: str | None = option("", label="Black", shown_default="by file type")
+    white: str | None = option("", label="White", shown_default="by file type")
     resize: bool = option("", default=True, label="Resize an image of another size for a model that does not say how")
     options: Mapping[str, Any] = field(default_factory=proposed_options)
 
@@ -209,10 +207,7 @@ class Form:
 
     def _choice(self, name: str) -> str:
         """Return the answer to a question with choices; raise an error if it is none of them."""
-        answer, choices = getattr(self, name), questions()[name][0].choices
-        if choices is None or answer not in choices():
-            raise InputError(f"{name} must be {', '.join(choices() if choices else ())}, got {shortened(answer)}.")
-        return str(answer)
+        return as_choice(getattr(self, name), name, questions()[name][0].choices)
 
 
 def questions() -> dict[str, tuple[Option, Any]]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias, cast
@@ -51,53 +51,36 @@ Map: TypeAlias = Relevance | Aggregation | OutputMap
 TEXT = "text"  # what the menu of maps has for the map of a text, which no map of the registry is
 
 
-class Remembered:
-    """Scores that are not computed again for an image that was seen just before; a base class beside others.
+def remembering(kind: type[ViTScores], *methods: str) -> type[ViTScores]:
+    """Return scores of a kind that are not computed again for an image, (1, C, *axes), that was seen just before.
 
     While tau is moved, the region changes at once and the model is not evaluated. Not for searches that need
     derivatives.
     """
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()
-        self._lock = Lock()
+    def remembered(name: str) -> Callable[..., Tensor]:
+        compute = getattr(kind, name)
 
-    def _once(self, compute: Callable[..., Tensor], *values: Tensor) -> Tensor:
-        """Return what a method gives for images (m, C, *axes) and other values (m,)."""
-        if len(values[0]) != 1:
-            return compute(*values)
-        seen = b"".join(value.detach().cpu().numpy().tobytes() for value in values)
-        key = hashlib.blake2b(compute.__name__.encode() + seen).digest()
-        with self._lock:
-            known = self._remembered.get(key)
-        if known is None:
-            known = compute(*values)
-            with self._lock:
-                self._remembered[key] = known
-                while len(self._remembered) > MOST_REMEMBERED:
-                    self._remembered.popitem(last=False)
-        return known.clone()
+        @wraps(compute)
+        def once(scores: Any, *values: Tensor) -> Tensor:
+            if len(values[0]) != 1:
+                return cast(Tensor, compute(scores, *values))
+            seen = b"".join(value.detach().cpu().numpy().tobytes() for value in values)
+            memory, key = vars(scores).setdefault("_remembered", {}), hashlib.blake2b(name.encode() + seen).digest()
+            known = memory.get(key)
+            if known is None:
+                known = memory[key] = compute(scores, *values)
+                for oldest in list(memory)[:-MOST_REMEMBERED]:
+                    memory.pop(oldest, None)
+            return cast(Tensor, known.clone())
 
+        return once
 
-class RememberedScores(Remembered, ViTScores):
-    """Scores of a map of attention."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, *grid) of images (m, C, *axes)."""
-        return self._once(super().__call__, images)
+    return type(f"Remembered{kind.__name__}", (kind,), {name: remembered(name) for name in methods})
 
 
-class RememberedRelevance(Remembered, RelevanceScores):
-    """Scores of a map for a class or a text."""
-
-    def given(self, images: Tensor, choice: Tensor) -> Tensor:
-        """Return the maps of images (m, C, *axes) for classes (m,), as the base class does."""
-        return self._once(super().given, images, choice)
-
-    def class_scores(self, images: Tensor) -> Tensor:
-        """Return the class scores (m, K) of images (m, C, *axes)."""
-        return self._once(super().class_scores, images)
+RememberedScores = remembering(ViTScores, "__call__")
+RememberedRelevance = remembering(RelevanceScores, "given", "class_scores")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,20 +9,15 @@ import typer
 
 from attentest import __version__
 from attentest.cli.bench import bench
-from attentest.cli.brain import brain
-from attentest.cli.check import check
-from attentest.cli.cohort import cohort
-from attentest.cli.command import Command, Group
-from attentest.cli.compare import compare
-from attentest.cli.demo import demo
+from attentest.cli.command import Command, Group, with_options
+from attentest.cli.demo import demo, train, web_page
+from attentest.cli.maps import check, compare, sanity
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, OUTPUT_CHANGED, Interrupted, fail, say
-from attentest.cli.report import report
-from attentest.cli.reproduce import reproduce
-from attentest.cli.simulation import calibrate, power, sanity
+from attentest.cli.saved_results import cohort, report
+from attentest.cli.simulation import calibrate, power
+from attentest.cli.studies import brain, reproduce
 from attentest.cli.test import test
-from attentest.cli.train import train
-from attentest.cli.web_page import web_page
 from attentest.errors import AttentestError, AttentestWarning, OutputError
 
 app = typer.Typer(
@@ -52,8 +47,8 @@ def root(
 
 
 for command in (demo, test, check, compare, report, cohort, calibrate, power, sanity, train, brain):
-    app.command(cls=Command)(command)
-app.command("app", cls=Command)(web_page)
+    app.command(cls=Command)(with_options(command))
+app.command("app", cls=Command)(with_options(web_page))
 app.add_typer(noise)
 app.add_typer(bench, cls=Group)
 app.add_typer(reproduce, cls=Group)

@@ -6,14 +6,23 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
-from attentest.cli.command import Command, refuse_options_before, with_options_of
-from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption
-from attentest.cli.output import fail, on_interrupt, print_json, progress_bar, say
+from attentest.cli.command import Command, refuse_options_before, with_options
+from attentest.cli.options import OUTPUT, device_option, json_option, seed_option
+from attentest.cli.output import (
+    check_figure,
+    fail,
+    on_interrupt,
+    print_columns,
+    print_json,
+    progress_bar,
+    say,
+    write_figure,
+)
 from attentest.definition import option
 from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
@@ -34,11 +43,8 @@ CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
 
 
 def counts(
-    record: Annotated[
-        Path | None,
-        typer.Option(help="Write the counts of this run to a file, instead of failing.", metavar="FILE.json"),
-    ] = None,
-    as_json: ReportJsonOption = False,
+    record: Path | None = option("Write the counts of this run to a file, instead of failing.", metavar="FILE.json"),
+    as_json: bool = json_option(),
 ) -> None:
     r"""Count the model evaluations of a few small cases, and fail if one takes twice those recorded.
 
@@ -54,7 +60,6 @@ def counts(
     came with attentest; after a change of the search, --record writes new ones.
     """
     from attentest.files import check_output_path
-    from attentest.presentation.tables import Column, print_table
     from attentest.studies.benchmark.counts import COMMAND, MUCH_LOWER, TOO_MANY, case_counts, read_record, write_record
 
     recorded: dict[str, float] = {}
@@ -77,13 +82,8 @@ def counts(
             "recorded": ["" if count.recorded is None else f"{count.recorded:.1f}" for count in measured],
             "ratio": ["" if count.ratio is None else f"{count.ratio:.2f}" for count in measured],
         }
-        print_table(
-            [
-                Column(heading=heading, cells=list(map(Text, cells, styles)), is_text=heading == "case")
-                for heading, cells in columns.items()
-            ],
-            title="model evaluations per image",
-        )
+        styled = {heading: list(map(Text, cells, styles)) for heading, cells in columns.items()}
+        print_columns(styled, ["case"], title="model evaluations per image")
     if record is not None:
         write_record(measured, record)
         say(f"record: {record}")
@@ -103,41 +103,38 @@ def counts(
 
 
 bench = typer.Typer(name="bench", invoke_without_command=True)
-bench.command(cls=Command)(counts)
+bench.command(cls=Command)(with_options(counts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
     """What is measured, on what, and where it goes."""
 
-    only: list[str] | None = option("Only this comparison; repeatable.", default=None, shown_default="all")
+    only: list[str] | None = option("Only this comparison; repeatable.", shown_default="all")
     size: int = option("Side of the images, and so the bundled model: 8, 16, 32 or 64.", default=16, metavar="<int>")
     images: int | None = option(
-        "Null images that are tested together.",
-        default=None,
-        shown_default=f"{CPU_IMAGES}, or {CUDA_IMAGES} with CUDA",
+        "Null images that are tested together.", shown_default=f"{CPU_IMAGES}, or {CUDA_IMAGES} with CUDA"
     )
     grid_images: int | None = option(
         "Images for the paper's searches and the authors' package, which take long.",
-        default=None,
         shown_default=f"{CPU_GRID_IMAGES}, or {CUDA_GRID_IMAGES} with CUDA",
     )
     repeats: int = option("How often both sides of a ratio are timed.", default=3, metavar="<int>")
     tol: float = option("Width of the error bar of the spectral search.", default=1e-4, metavar="<float>")
-    seed: SeedOption = 0
-    device: DeviceOption = "cpu"
+    seed: int = seed_option()
+    device: str = device_option()
     history: Path = option(
         "File to which the run is added, and with whose last run on this machine with these settings it is compared.",
         default=Path("bench/history.jsonl"),
         metavar="FILE.jsonl",
         panel=OUTPUT,
     )
-    figure: Path | None = option("Picture of the history or of scaling (.png, .svg, .pdf).", default=None, panel=OUTPUT)
-    as_json: ReportJsonOption = False
+    figure: Path | None = option("Picture of the history or of scaling (.png, .svg, .pdf).", panel=OUTPUT)
+    as_json: bool = json_option()
 
 
 @bench.callback()
-@with_options_of(BenchOptions)
+@with_options
 def run(context: typer.Context, asked: BenchOptions) -> None:
     """Measure what a test costs, as ratios of times, evaluations and memory that are measured side by side.
 
@@ -161,10 +158,7 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         if name not in COMPARISONS:
             raise InputError(f"--only must be {COMPARISONS.choices()}, got {name!r}.")
     history, figure, device = asked.history, asked.figure, asked.device
-    if figure is not None:
-        from attentest.presentation.figure import check_figure_path
-
-        check_figure_path(figure)
+    check_figure(figure)
     with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
         from attentest.runs.record_lines import add_line
         from attentest.studies.benchmark.history import (
@@ -181,15 +175,9 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if asked.images is None else asked.images
         few = min(count, CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES)
-        settings = BenchSettings(
-            size=asked.size,
-            images=count,
-            grid_images=few if asked.grid_images is None else asked.grid_images,
-            repeats=asked.repeats,
-            tol=asked.tol,
-            device=device,
-            seed=asked.seed,
-        )
+        same: dict[str, Any] = {name: getattr(asked, name) for name in ("size", "repeats", "tol", "seed", "device")}
+        grid_images = few if asked.grid_images is None else asked.grid_images
+        settings = BenchSettings(images=count, grid_images=grid_images, **same)
         check_history_path(history)
         past, damaged = read_history(history)
         if damaged:
@@ -213,17 +201,11 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
         if slower := [change.now for change in changed.values() if change.slower]:
             say(f"slower than the last time: {'; '.join(f'{ratio.of} ({ratio.quantity})' for ratio in slower)}")
         say(f"history: {history}, {counted(len(past) + 1, 'run')}")
-        if figure is not None:
-            from attentest.presentation.figure import save_figure
-
-            save_figure(scaling_figure(done) if sizes and not ratios else history_figure([*past, done]), figure)
-            say(f"figure: {figure}")
+        write_figure(figure, lambda: scaling_figure(done) if sizes and not ratios else history_figure([*past, done]))
 
 
 def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
     """Print what a run measured, beside what it should be and what it was the last time."""
-    from attentest.presentation.tables import Column, print_table
-
     rows: list[tuple[str | Text, ...]] = []
     previous = None
     for ratio in run.ratios:
@@ -239,11 +221,9 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
         rows.append((name, *costs, Text(shown_ratio(ratio.ratio), style=style), goal, change))
     headings = ("what / over what", "cost", "over", "ratio", "goal", "change")
     size, images, tol = (run.settings[name] for name in ("size", "images", "tol"))
-    print_table(
-        [
-            Column(heading=heading, cells=[row[place] for row in rows], is_text=place == 0)
-            for place, heading in enumerate(headings)
-        ],
+    print_columns(
+        {heading: [row[place] for row in rows] for place, heading in enumerate(headings)},
+        headings[:1],
         title=f"{size}x{size} model, {counted(images, 'image')}, tol {tol:g}; "
         f"{run.machine['device']}, {counted(run.machine['threads'], 'thread')}",
         caption="Costs are per image, those of a forward pass per evaluation, and less is better.",
@@ -253,8 +233,6 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
 
 def print_growths(growths: list[Growth]) -> None:
     """Print the costs of all sizes, and with the smallest of each kind the fitted exponents."""
-    from attentest.presentation.tables import Column, print_table
-
     names = list(dict.fromkeys(growth.against for growth in growths))
     by_cost = {(growth.against, growth.quantity): growth for growth in growths}
     rows: list[tuple[str, ...]] = []
@@ -265,9 +243,9 @@ def print_growths(growths: list[Growth]) -> None:
             powers = (growth.power if growth and place == 0 else "" for growth in pair)
             rows.append((name if place == 0 else "", f"{size:,}", *costs, *powers))
     headings = ("against", "size", "time", "memory", "exponent of time", "of memory")
-    columns = zip(headings, zip(*rows, strict=True), strict=True)
-    print_table(
-        [Column(heading=heading, cells=cells, is_text=heading == "against") for heading, cells in columns],
+    print_columns(
+        dict(zip(headings, zip(*rows, strict=True), strict=True)),
+        headings[:1],
         title="p alone of models with random weights, all images of a size",
         caption="Exponents are fitted by least squares in logarithms; standard errors are in brackets.",
         groups=[len(by_cost[name, "seconds"].sizes) for name in names],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import GenericAlias, NoneType
@@ -18,8 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from attentest.cli.options import OUTPUT_PATHS, REGISTRIES, named_by_options, names_of_options
 from attentest.cli.output import on_interrupt, usually_kept
-from attentest.definition import option_of
-from attentest.errors import NOISE_GUIDE, InputError, shortened
+from attentest.definition import REQUIRED, option_of
+from attentest.errors import NOISE_GUIDE, InputError, listed, shortened
 from attentest.registry import IMAGE_NOISE
 
 ADVICE = {
@@ -79,8 +79,7 @@ class _Checks:
         least, most = setting.min, setting.max
         allowed = WORDS.get(kind, "")
         if issubclass(kind, StrEnum):
-            *others, last = kind
-            allowed = f"{', '.join(others)} or {last}" if others else str(last)
+            allowed = listed(kind)
         bounds = (("from", least), ("to", most)) if least is not None else (("at most", most),)
         within = " ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
         unfit = next((text for text in _listed(given) if not _fits(text, kind, least, most)), None)
@@ -161,70 +160,94 @@ def refuse_options_before(context: typer.Context, purpose: str) -> None:
             raise InputError(f"{option} is for {purpose}: options of {context.invoked_subcommand} come after it.")
 
 
-def with_options_of(
-    group: type, leave_out: Collection[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
+class Without(tuple[str, ...]):
+    """Names of options that a command does not take: beside the dataclass that has them, in ``Annotated``."""
 
-    The fields are options, as those of a definition are, or annotated like the parameters of a command; they are under
-    the heading ``panel``, if the dataclass has one. A field that is annotated with a definition takes the values of all
-    its options that a text can give, by name. Options that are left out keep their defaults.
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the fields of dataclasses as options, in place of its parameters of these types.
+
+    The fields are options, as those of a definition are; other parameters of the command may be, too. They are under
+    the heading ``panel``, if the dataclass has one. A field that is annotated with a definition takes the values of its
+    options that a text can give, all or those named beside it. Options that are left out keep their defaults.
     """
-    options: list[inspect.Parameter] = []
-    generated: dict[str, list[Field[Any]]] = {}
-    panel = getattr(group, "panel", None)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[tuple[str, Field[Any]]]]] = {}
+    for declared in inspect.signature(command, eval_str=True).parameters.values():
+        kind, *notes = get_args(declared.annotation) or (declared.annotation,)
+        if is_dataclass(kind):
+            options = list(_options_of(kind, *notes))
+            groups[declared.name] = kind, [(holder, field) for holder, field, _ in options]
+            parameters += [_parameter(field, kind_of, getattr(kind, "panel", None)) for _, field, kind_of in options]
+        elif isinstance(declared.default, Field):
+            declared.default.name = declared.name
+            parameters.append(_parameter(declared.default, declared.annotation))
+        else:  # keyword-only, so that a parameter without a default may follow one with a default
+            parameters.append(declared.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        _check_needs([field for _, options in groups.values() for _, field in options], values)
+        for name, (group, options) in groups.items():
+            grouped: dict[str, Any] = {holder: {} for holder, _ in options if holder}
+            for holder, field in options:
+                value, convert = _plain(values.pop(field.name)), option_of(field).text
+                if isinstance(value, str) and convert is not None:
+                    value = convert(value)
+                (grouped[holder] if holder else grouped)[field.name] = value
+            values[name] = group(**grouped)
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
+    return run
+
+
+def _options_of(group: Any, left_out: Collection[str] = ()) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Yield the options of a dataclass and their types; those of a definition follow the name of the field for them."""
     hints = get_type_hints(group, include_extras=True)
-    for field in fields(group):
-        setting = next(iter(get_args(hints[field.name])[1:]), None)
-        if is_dataclass(setting):
-            generated[field.name] = [known for known in fields(setting) if option_of(known).text]
-            options += [_generated(known, str, panel) for known in generated[field.name]]
-        elif field.metadata:
-            (kind,) = {*get_args(hints[field.name])} - {NoneType} or {hints[field.name]}
-            options.append(_generated(field, kind, panel))
-        else:
-            options.append(_parameter(field.name, hints[field.name], field.default))
-    options = [option for option in options if option.name not in leave_out]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        group_parameter = ""
-        parameters: list[inspect.Parameter] = []
-        for declared in inspect.signature(command, eval_str=True).parameters.values():
-            if declared.annotation is group:
-                group_parameter = declared.name
-                parameters += options
-            else:
-                parameters.append(_parameter(declared.name, declared.annotation, declared.default))
-
-        @functools.wraps(command)
-        def run(**values: Any) -> None:
-            grouped = {option.name: values.pop(option.name) for option in options}
-            for name, defined in generated.items():
-                there = [known for known in defined if known.name in grouped]
-                grouped[name] = {known.name: _converted(grouped.pop(known.name), known) for known in there}
-            command(**{group_parameter: group(**grouped)}, **values)
-
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
-        return run
-
-    return decorate
+    for own in fields(group):
+        definition, *chosen = get_args(hints[own.name])[1:] or (None,)
+        held = [("", own, hints[own.name])]
+        if is_dataclass(definition):
+            texts = [known for known in fields(definition) if option_of(known).text]
+            held = [(own.name, known, str) for known in texts if not chosen or known.name in chosen[0]]
+        yield from (option for option in held if option[1].name not in left_out)
 
 
-def _generated(defined: Field[Any], kind: Any, panel: str | None) -> inspect.Parameter:
+def _check_needs(options: Iterable[Field[Any]], values: Mapping[str, Any]) -> None:
+    """Raise an error for options that are given without the one that they need."""
+    given = {_flag(field) for field in options if not any(values[field.name] is nothing for nothing in (None, False))}
+    for need in dict.fromkeys(option_of(field).needs for field in options):
+        lonely = [flag for field in options if option_of(field).needs == need and (flag := _flag(field)) in given]
+        if need and need not in given and lonely:
+            are = "are" if len(lonely) > 1 else "is"
+            raise InputError(f"{' and '.join(lonely)} {are} for {need}, which is not there: add it.")
+
+
+def _plain(value: Any) -> Any:
+    """Return the texts that were chosen among some as texts."""
+    return [_plain(part) for part in value] if isinstance(value, list) else getattr(value, "value", value)
+
+
+def _flag(defined: Field[Any]) -> str:
+    return option_of(defined).flag or f"--{defined.name.replace('_', '-')}"
+
+
+def _parameter(defined: Field[Any], kind: Any, panel: str | None = None) -> inspect.Parameter:
     """Return the option of the command line for a field, of a type and under a heading unless it has its own."""
-    known, default = option_of(defined), defined.default
+    known, default, flag = option_of(defined), defined.default, _flag(defined)
+    (kind,) = {*get_args(kind)} - {NoneType} or {kind}
     kind = known.text if known.text in METAVARS else kind
     several = get_origin(kind) is list
     metavar = known.metavar or METAVARS[get_args(kind)[0] if several else kind]
-    if known.choices is not None:
+    if known.choices:
         named: Any = StrEnum
-        choice = named(defined.name, {choice.replace("-", "_"): choice for choice in known.choices()})
+        choice = named(defined.name, {choice.replace("-", "_"): choice for choice in known.choices})
         kind, default = GenericAlias(list, choice) if several else choice, None if default is None else choice(default)
     least, greatest = known.limits if isinstance(known.limits, tuple) else (None, None)
-    name = defined.name.replace("_", "-")
     setting = typer.Option(
-        known.flag or (f"--{name}/--no-{name}" if default is True else f"--{name}"),
+        flag if default is not True or "/" in flag else f"{flag}/--no-{flag.removeprefix('--')}",
         help=known.help,
         metavar=f"{metavar} [{known.limits}]" if known.limits and least is None else metavar,
         show_default=known.shown_default,
@@ -232,15 +255,9 @@ def _generated(defined: Field[Any], kind: Any, panel: str | None) -> inspect.Par
         min=least,
         max=greatest,
     )
-    return _parameter(defined.name, Annotated[kind | None if default is None else kind, setting], default)
-
-
-def _converted(value: Any, defined: Field[Any]) -> Any:
-    convert = option_of(defined).text
-    return convert(str(value)) if isinstance(value, str) and convert is not None else value
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    # Keyword-only, so that a parameter without a default may follow one with a default.
-    usual = inspect.Parameter.empty if default is MISSING else default
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=usual)
+    return inspect.Parameter(
+        defined.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[kind | None if default is None else kind, setting],
+        default=inspect.Parameter.empty if default is REQUIRED else default,
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attentest.cli.output import progress_bar, say
+from attentest.cli.output import is_folder, progress_bar, say
 from attentest.errors import InputError, counted, worded
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun, file_stem
@@ -28,24 +28,22 @@ if TYPE_CHECKING:
     from attentest.presentation.picture import Picture
 
 
-@dataclass(kw_only=True)
 class FigureFiles:
-    """Files of figures; after the first that cannot be written, a run goes on without them and ends with its error."""
+    """Files of figures; after the first that cannot be written, a run goes on without them and ends with its error.
 
-    place: Path
-    """The file, or the folder of a file for each image."""
-    is_folder: bool
-    """Whether it is a folder."""
-    ending: str = ".png"
-    """What names of files in a folder end with."""
-    drawn: set[str] = field(default_factory=set, init=False)
-    failure: InputError | None = field(default=None, init=False)
+    Their place is a file, or the folder of a file for each image, whose name has an ending.
+    """
+
+    def __init__(self, place: str, ending: str = ".png") -> None:
+        self.place, self.is_folder, self._ending = Path(place), is_folder(place), ending
+        self.drawn: set[str] = set()
+        self.failure: InputError | None = None
 
     def save(self, name: str, draw: Callable[[], Figure]) -> None:
         """Write the figure of an image."""
         if self.failure is None:
             try:
-                save_figure(draw(), self.place / f"{file_stem(name)}{self.ending}" if self.is_folder else self.place)
+                save_figure(draw(), self.place / f"{file_stem(name)}{self._ending}" if self.is_folder else self.place)
                 self.drawn.add(name)
             except InputError as error:
                 self.failure = error
@@ -58,18 +56,15 @@ class FigureFiles:
             say(f"{called}: {f'{len(self.drawn)} in {self.place}' if self.is_folder else self.place}")
 
 
-@dataclass(kw_only=True)
 class FigureOutput:
-    """Takes results as they come and draws them.
+    """Takes results as they come and draws them: each image into a folder, or all of them as a sheet.
 
-    In memory are at most as many as a sheet has.
+    In memory are at most as many as a sheet has. Verdicts are at level alpha.
     """
 
-    files: FigureFiles
-    """Where the figures are written: one of each image in a folder, or all of them as a sheet."""
-    alpha: float
-    """Level of the verdicts."""
-    _smallest: dict[str, Picture] = field(default_factory=dict, init=False)
+    def __init__(self, files: FigureFiles, alpha: float) -> None:
+        self.files, self.alpha = files, alpha
+        self._smallest: dict[str, Picture] = {}
 
     def keep(self, image: ImageSource, results: list[AttentionTestResult]) -> None:
         """Draw the result of an image, or keep what the sheet needs of it."""
@@ -123,17 +118,15 @@ RANKS = (ALWAYS, ALWAYS, ALWAYS, 2, 1)
 """Ranks of the columns of a table of a sensitivity: estimate and interval are left out first."""
 
 
-@dataclass(kw_only=True)
 class SensitivityOutput:
-    """Takes records as they come, draws their sensitivities and prints those of the first images in the end."""
+    """Takes records as they come, draws their sensitivities and prints those of the first images in the end.
 
-    names: Sequence[str]
-    """Names of all images, in order."""
-    with_intervals: bool
-    """Whether the tables have estimates and intervals."""
-    files: FigureFiles | None = None
-    """Where the figures are written, if there are to be any."""
-    _first: dict[str, Sensitivity] = field(default_factory=dict, init=False)
+    The names are those of all images, in order; tables have estimates and intervals if asked for.
+    """
+
+    def __init__(self, names: Sequence[str], with_intervals: bool, files: FigureFiles | None = None) -> None:
+        self.names, self.with_intervals, self.files = names, with_intervals, files
+        self._first: dict[str, Sensitivity] = {}
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Draw the sensitivity of an image, if it was tested, and keep what is printed in the end."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from attentest.cli import options as shared
-from attentest.cli.command import Command, Group, with_options_of
+from attentest.cli.attention_test_options import as_noise_model, check_files, noise_file
+from attentest.cli.command import Command, Group, with_options
 from attentest.cli.images import for_model, image_sources
-from attentest.cli.output import Move, print_json, progress_bar, say
-from attentest.cli.values import as_noise_model, check_files, noise_file
-from attentest.definition import option
+from attentest.cli.output import Move, check_figure, print_columns, print_json, progress_bar, say, write_figure
+from attentest.definition import REQUIRED, option
 from attentest.errors import InputError, counted, listed, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, NOISE_FORMATS
 
@@ -31,12 +30,7 @@ BROKEN = 1  # exit code if an assumption is broken
 AUTOMATIC = "auto"  # the default estimator
 
 
-class GainName(StrEnum):
-    """Whether reference images have the same gain or one each."""
-
-    EQUAL = "equal"
-    PER_IMAGE = "per-image"
-
+EQUAL, PER_IMAGE = "equal", "per-image"  # whether reference images have the same gain or one each
 
 noise = typer.Typer(
     name="noise",
@@ -56,11 +50,11 @@ AXES = {
 class ReferenceOptions:
     """Options of the commands that read reference images."""
 
-    frame: shared.FrameOption = None
-    window: shared.WindowOption = False
-    channel: shared.ChannelOption = None
+    frame: int | None = shared.frame_option()
+    window: bool = shared.window_option()
+    channel: list[str] | None = shared.channel_option()
     axes: int = option("What the files are: 1 for signals, 2 for images, 3 for volumes.", default=2, limits=(1, 3))
-    as_json: shared.ReportJsonOption = False
+    as_json: bool = shared.json_option()
 
     @property
     def called(self) -> str:
@@ -102,34 +96,27 @@ class CheckOptions(ReferenceOptions):
 
     noise: str | None = option(
         "The noise model: a standard deviation, several separated by commas for channels, or a noise file.",
-        default=None,
         metavar="SIGMA|FILE",
     )
     estimator: str | None = option(
-        f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.",
-        default=None,
-        choices=lambda: tuple(NOISE_ESTIMATORS),
+        f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.", choices=NOISE_ESTIMATORS
     )
     alpha: float = option(
         "Error rate of all verdicts together if every assumption holds, between 0 and 1.", default=0.05
     )
     simulations: int = option("Most sets of images that are drawn from the model.", default=999, limits=(19, None))
-    seed: shared.SeedOption = 0
-    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", default=None, panel=shared.OUTPUT)
+    seed: int = shared.seed_option()
+    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", panel=shared.OUTPUT)
 
 
 @noise.command(cls=Command)
-@with_options_of(CheckOptions)
+@with_options
 def check(
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Independent images of one size and the same mean, at least three, or folders of them; not the "
-            "tested images.",
-            show_default=False,
-        ),
-    ],
     options: CheckOptions,
+    images: list[Path] = typer.Argument(
+        help="Independent images of one size and the same mean, at least three, or folders of them; not the tested "
+        "images."
+    ),
 ) -> None:
     """Check a noise model against reference images: a verdict in words for each assumption.
 
@@ -151,16 +138,14 @@ def check(
         raise InputError(f"--noise {noise} estimates the noise from each tested image: give a number or a noise file.")
     sources = options.sources(images)
     check_files("noise", [noise_file(noise)])
-    if figure is not None:
-        from attentest.presentation.figure import check_figure_path
-
-        check_figure_path(figure, [*(source.path for source in sources), *filter(None, [noise_file(noise)])])
+    check_figure(figure, [*(source.path for source in sources), *filter(None, [noise_file(noise)])])
+    from attentest.presentation.figure import new_figure
     from attentest.simulation.noise_check.noise_check import noise_check
 
     model: NoiseLike = (
         as_noise_model(noise)  # type: ignore[assignment]  # no ImageNoise
         if noise is not None
-        else NOISE_ESTIMATORS.load(str(options.estimator))()
+        else NOISE_ESTIMATORS.load(options.estimator)()
     )
     with progress_bar(f"reading {counted(len(sources), options.called)}") as progress, named_by_files(sources):
         result = noise_check(
@@ -171,27 +156,17 @@ def check(
             rng=options.seed,
             progress=lambda done, total: progress(done, total, f"simulating {options.called}s"),
         )
-    if figure is not None:
-        from attentest.presentation.figure import new_figure, save_figure
-
-        save_figure(result.plot(new_figure(1.0, 1.0)), figure)
-        say(f"figure: {figure}")
+    write_figure(figure, lambda: result.plot(new_figure(1.0, 1.0)))
     if options.as_json:
         print_json(result.to_dict())
     else:
-        from attentest.presentation.tables import Column, print_table
-
         columns = {
             "assumption": [worded(assumption.name, options.axes) for assumption in result.assumptions],
             "verdict": [assumption.verdict for assumption in result.assumptions],
             "adjusted p": [assumption.adjusted_text for assumption in result.assumptions],
             "measured": [assumption.in_words() for assumption in result.assumptions],
         }
-        print_table(
-            [Column(heading=heading, cells=cells, is_text=True) for heading, cells in columns.items()],
-            title=result.title(),
-            separated=True,
-        )
+        print_columns(columns, columns, title=result.title(), separated=True)
         typer.echo(result.conclusion())
     if not result.passed:
         raise typer.Exit(BROKEN)
@@ -201,22 +176,18 @@ def check(
 class FitOptions(ReferenceOptions):
     """Options of an estimate of the noise."""
 
-    out: Path = option(f"File to write: {NOISE_FORMATS.help()}.")
+    out: Path = option(f"File to write: {NOISE_FORMATS.help()}.", default=REQUIRED)
     estimator: str = option(
-        f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.",
-        default=AUTOMATIC,
-        choices=lambda: tuple(NOISE_ESTIMATORS),
+        f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.", default=AUTOMATIC, choices=NOISE_ESTIMATORS
     )
     max_lag: int | None = option(
         "For auto, stationary and locally-stationary: pixels up to which correlations are estimated; they are zero at "
         "twice that.",
-        default=None,
         limits=(1, None),
         shown_default="half the side, and a curve beyond",
     )
     smoothing: float | None = option(
         "For auto and locally-stationary: standard deviation in pixels of the Gaussian that smooths the variances.",
-        default=None,
         metavar="PIXELS",
         shown_default="as much as the variances need",
     )
@@ -225,11 +196,12 @@ class FitOptions(ReferenceOptions):
         "surround.",
         default=False,
     )
-    gain: GainName = option(
+    gain: str = option(
         "per-image for images of one scene that differ by a factor, too: each is divided by its own. The noise is then "
         "that of an image with the median factor.",
-        default=GainName.EQUAL,
-        metavar="|".join(GainName),
+        default=EQUAL,
+        choices=(EQUAL, PER_IMAGE),
+        metavar=f"{EQUAL}|{PER_IMAGE}",
     )
     check: bool = option(
         "Afterwards, compare the middle of at most 20 of the images with the model, and warn if they do not fit it.",
@@ -238,17 +210,13 @@ class FitOptions(ReferenceOptions):
 
 
 @noise.command(cls=Command)
-@with_options_of(FitOptions)
+@with_options
 def fit(
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Images of one size that differ by independent noise alone (scans of a phantom, repeated exposures), "
-            "or folders of them.",
-            show_default=False,
-        ),
-    ],
     options: FitOptions,
+    images: list[Path] = typer.Argument(
+        help="Images of one size that differ by independent noise alone (scans of a phantom, repeated exposures), or "
+        "folders of them."
+    ),
 ) -> None:
     r"""Estimate the noise from reference images and save it for --noise of test and calibrate.
 
@@ -269,16 +237,16 @@ def fit(
 
     out, sources = options.out, options.sources(images)
     check_output_path(out, "the noise file", tuple(NOISE_FORMATS), [source.path for source in sources])
-    per_image_gain = options.gain is GainName.PER_IMAGE
+    per_image_gain = options.gain == PER_IMAGE
     values = {
         "max_lag": options.max_lag,
         "smoothing": options.smoothing,
         "ignore_constant": options.ignore_constant or None,
-        "gain": str(options.gain) if per_image_gain else None,
+        "gain": options.gain if per_image_gain else None,
     }
     parameters = {name: value for name, value in values.items() if value is not None}
-    _check_parameters(str(options.estimator), parameters)
-    fitted: NoiseEstimator = NOISE_ESTIMATORS.load(str(options.estimator))(**parameters)
+    _check_parameters(options.estimator, parameters)
+    fitted: NoiseEstimator = NOISE_ESTIMATORS.load(options.estimator)(**parameters)
     from attentest.noise import AutomaticCovariance, load_noise, save_noise
     from attentest.noise.model import complete, shown_record
     from attentest.presentation.footnotes import FEW_DEGREES
@@ -316,11 +284,10 @@ def fit(
 
 
 @noise.command(cls=Command)
+@with_options
 def show(
-    file: Annotated[
-        Path, typer.Argument(help="File written by attentest noise fit or save_noise.", show_default=False)
-    ],
-    as_json: shared.ReportJsonOption = False,
+    file: Path = typer.Argument(help="File written by attentest noise fit or save_noise."),
+    as_json: bool = shared.json_option(),
 ) -> None:
     """Print the noise model in a noise file.
 
@@ -358,13 +325,13 @@ def _objection(fitted: NoiseEstimator, images: Sequence[ImageLike], progress: Mo
     """Return in a sentence what the images say against their noise model; empty if they fit it."""
     from attentest.simulation.noise_check.noise_check import quick_check
 
+    def report(done: float, total: float | None) -> None:
+        progress(done, total, "checking the residuals")
+
     try:
-        checked = quick_check(
-            fitted, images, progress=lambda done, total: progress(done, total, "checking the residuals")
-        )
+        return quick_check(fitted, images, progress=report).objection()
     except InputError as error:  # two images, a single row, or a middle without noise
         return f"the {called}s could not be compared with the model: {error}"
-    return checked.objection()
 
 
 def _degrees_of_freedom(estimator: NoiseEstimator) -> float:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attentest import registry
 from attentest.definition import IMAGE, option
@@ -85,7 +83,7 @@ search_option = partial(
     option,
     f"How to search the z axis: {registry.SEARCHES.choices()}.",
     default=SPECTRAL,
-    choices=lambda: tuple(registry.SEARCHES),
+    choices=registry.SEARCHES,
     panel=SEARCH,
 )
 """Makes the option that chooses a search."""
@@ -93,46 +91,34 @@ search_option = partial(
 DEFAULT_TOL = 1e-6  # default width of the error bar of p, that of SpectralSearch
 DEFAULT_MAX_EVALUATIONS = 10_000  # default of the most evaluations per image, that of SpectralSearch
 
-JsonOption = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print one JSON object per image, with its verdict, as soon as its batch is done.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-ReportJsonOption = Annotated[
-    bool, typer.Option("--json", help="Print everything as one JSON object.", rich_help_panel=OUTPUT)
-]
-AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict, between 0 and 1.")]
-DeviceOption = Annotated[str, typer.Option(help="Device to compute on: cpu, cuda, cuda:1, ...", metavar="NAME")]
-RetryOption = Annotated[
-    bool,
-    typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
-]
-SeedOption = Annotated[int, typer.Option(help="Seed of the images.", metavar="N", min=0)]
-ChannelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Channel of a signal's file, by its name or its number from 0; repeat it for several.",
-        metavar="NAME",
-        show_default="all",
-        rich_help_panel=IMAGE,
-    ),
-]
-
-FrameOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Frame, page or slice of each file, from 0, or from the end if negative.",
-        metavar="N",
-        show_default="the only one",
-        rich_help_panel=IMAGE,
-    ),
-]
-WindowOption = Annotated[
-    bool, typer.Option("--window", help="Apply the display window of DICOM files.", rich_help_panel=IMAGE)
-]
+alpha_option = partial(option, "Significance level of the verdict, between 0 and 1.", default=0.05, metavar="<float>")
+seed_option = partial(option, "Seed of the images.", default=0, limits=(0, None))
+device_option = partial(option, "Device to compute on: cpu, cuda, cuda:1, ...", default="cpu")
+json_option = partial(option, "Print everything as one JSON object.", default=False, flag="--json", panel=OUTPUT)
+image_json_option = partial(
+    option,
+    "Print one JSON object per image, with its verdict, as soon as its batch is done.",
+    default=False,
+    flag="--json",
+    panel=OUTPUT,
+)
+retry_option = partial(
+    option, "For --out: try the images again that could not be tested.", default=False, panel=OUTPUT, needs="--out"
+)
+frame_option = partial(
+    option,
+    "Frame, page or slice of each file, from 0, or from the end if negative.",
+    panel=IMAGE,
+    shown_default="the only one",
+)
+window_option = partial(option, "Apply the display window of DICOM files.", default=False, panel=IMAGE)
+channel_option = partial(
+    option,
+    "Channel of a signal's file, by its name or its number from 0; repeat it for several.",
+    panel=IMAGE,
+    shown_default="all",
+)
+"""Make the options that several commands have."""
 
 
 def check_level(level: float, option: str = "--alpha") -> None:
@@ -157,40 +143,30 @@ class EngineOptions:
     panel: ClassVar[str] = WORKERS
 
     engine: str = option(
-        f"Where the work is done: {registry.ENGINES.choices()}.", default=LOCAL, choices=lambda: tuple(registry.ENGINES)
+        f"Where the work is done: {registry.ENGINES.choices()}.", default=LOCAL, choices=registry.ENGINES
     )
     address: str | None = option(
-        "For --engine ray: address of a running cluster, such as auto.",
-        default=None,
-        shown_default="one on this machine",
+        "For --engine ray: address of a running cluster, such as auto.", shown_default="one on this machine"
     )
     workers: int | None = option(
         f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each GPU four "
         "processes or one worker of ray.",
-        default=None,
         limits=(1, MOST),
     )
     cores: int | None = option(
         f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an even share "
         "of all.",
-        default=None,
         limits=(1, MOST),
     )
     worker_timeout: float | None = option(
         f"For --engine {WITH_WORKERS}: seconds after which a worker that gives no sign of life is ended, and its work "
         "given to another.",
-        default=None,
         shown_default="60",
     )
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the work is done in this process."""
-        return self.engine == LOCAL
-
     def check(self) -> None:
         """Raise an error for options that the engine does not have; nothing is imported."""
-        for name in self._parameters() if self.is_local else ():
+        for name in self._parameters() if self.engine == LOCAL else ():
             engines = RAY if name == "address" else WITH_WORKERS
             raise InputError(f"--{name.replace('_', '-')} is for --engine {engines}, which is not there: add it.")
         if self.address is not None and self.engine != RAY:
@@ -199,7 +175,7 @@ class EngineOptions:
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""
         self.check()
-        engine: Engine = registry.ENGINES.load(str(self.engine))(**self._parameters())
+        engine: Engine = registry.ENGINES.load(self.engine)(**self._parameters())
         return engine
 
     def _parameters(self) -> dict[str, Any]:

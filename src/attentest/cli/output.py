@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,6 +19,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from attentest.errors import AttentestError, counted
 from attentest.markup import plain
 from attentest.progress import LONG_SECONDS, Forecast, duration, remaining_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.text import Text
 
 SOME_FAILED = 1  # exit code if some images could not be tested
 
@@ -140,20 +146,47 @@ def usually_kept(parameters: Iterable[Any]) -> str:
     return f"what was printed{', and what is in an --out directory,' if folder else ''} is complete."
 
 
+def print_columns(columns: Mapping[str, Sequence[str | Text]], texts: Collection[str], **layout: Any) -> None:
+    """Print a table with columns by their headings, those of texts aligned left, laid out as by its parameters."""
+    from attentest.presentation.tables import Column, print_table
+
+    print_table(
+        [Column(heading=heading, cells=cells, is_text=heading in texts) for heading, cells in columns.items()], **layout
+    )
+
+
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print the statements with data, verdicts and numbers as a table, or all with the summary as one JSON object."""
-    from attentest.presentation.tables import Column, print_table
     from attentest.studies.document import split_by_data, summary_text
 
     if as_json:
         sys.stdout.write(summary_text({**summary, "findings": findings}))
         return
     with_data, without_data = split_by_data(findings)
-    headings = {"statement": "statement", "where": "in the paper", "verdict": "verdict", "numbers": "numbers"}
-    columns = [
-        Column(heading=heading, cells=[finding[name] for finding in with_data], is_text=True)
-        for name, heading in headings.items()
-    ]
-    print_table(columns, separated=True)
+    headings = {"statement": "statement", "in the paper": "where", "verdict": "verdict", "numbers": "numbers"}
+    columns = {heading: [finding[name] for finding in with_data] for heading, name in headings.items()}
+    print_columns(columns, headings, separated=True)
     if without_data:
         say(f"{counted(len(without_data), 'other statement')}: no data")
+
+
+def is_folder(place: str) -> bool:
+    """Return whether a text names a folder: one that is there, or any that ends with a slash."""
+    return place.endswith(("/", os.sep)) or Path(place).is_dir()
+
+
+def check_figure(path: Path | None, inputs: Iterable[Path] = ()) -> None:
+    """Raise an error for a file to which no figure can be written, or that is an input; None is no file."""
+    if path is not None:
+        from attentest.presentation.figure import check_figure_path
+
+        check_figure_path(path, inputs)
+
+
+def write_figure(path: Path | None, draw: Callable[[], Figure]) -> None:
+    """Draw a figure into a checked file, if there is one, and say where it is."""
+    if path is not None:
+        from attentest.presentation.figure import save_figure
+
+        save_figure(draw(), path)
+        say(f"figure: {path}")

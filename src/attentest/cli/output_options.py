@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from attentest.cli import options as shared
+from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.output import is_folder
 from attentest.definition import COMPARED, IMAGE, option
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
 
 if TYPE_CHECKING:
-    from attentest.cli.attention_test_options import AttentionTestOptions
     from attentest.search import Certification
+
 
 SAVED = ("regions", "masks", "maps", "pictures")
 """What can be saved of each image: its region and its map as .npy arrays, of volumes in space as NIfTI too, its \
@@ -38,13 +40,11 @@ class RunOptions:
         default=False,
         panel=IMAGE,
     )
-    frame: shared.FrameOption = None
-    window: shared.WindowOption = False
-    channel: shared.ChannelOption = None
+    frame: int | None = shared.frame_option()
+    window: bool = shared.window_option()
+    channel: list[str] | None = shared.channel_option()
     reference: list[Path] | None = option(
-        "For --contrast reference: the image to compare with; once, or once for each image in order.",
-        default=None,
-        panel=COMPARED,
+        "For --contrast reference: the image to compare with; once, or once for each image in order.", panel=COMPARED
     )
     components: bool = option(
         "Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals that "
@@ -54,17 +54,16 @@ class RunOptions:
     connectivity: int | None = option(
         "For --components: pixels join that share an edge (1), or a corner too (2); voxels that share a face (1), an "
         "edge too (2), or a corner too (3).",
-        default=None,
         limits=(1, 3),
         panel=COMPARED,
         shown_default="1",
     )
-    alpha: shared.AlphaOption = 0.05
+    alpha: float = shared.alpha_option()
     decide: bool = option(
         "Stop each search as soon as the verdict at --alpha is certain: faster.", default=False, panel=shared.SEARCH
     )
     confidence_level: float | None = option(
-        "Level of the confidence interval of the difference.", default=None, panel=shared.SEARCH, shown_default="0.95"
+        "Level of the confidence interval of the difference.", panel=shared.SEARCH, shown_default="0.95"
     )
     no_interval: bool = option(
         "Leave out the confidence interval, and search only as far as p needs: faster.",
@@ -127,29 +126,26 @@ class CertificateOptions:
         default=False,
     )
     certify_draws: int | None = option(
-        "For --certify: number of draws; the least possible p is 1 / (N + 1).", default=None, shown_default="99"
+        "For --certify: number of draws; the least possible p is 1 / (N + 1).", shown_default="99", needs="--certify"
     )
     certify_steps: int | None = option(
-        "For --certify: steps behind each draw; too few cost power, never validity.", default=None, shown_default="6"
+        "For --certify: steps behind each draw; too few cost power, never validity.",
+        shown_default="6",
+        needs="--certify",
     )
     certify_seed: int | None = option(
-        "For --certify: seed of the draws.", default=None, shown_default="the image itself"
+        "For --certify: seed of the draws.", shown_default="the image itself", needs="--certify"
     )
 
     def certification(self) -> Certification | None:
-        """Return how to certify the results, if they are to be; options without --certify raise an error."""
-        numbers = {name: getattr(self, f"certify_{name}") for name in ("draws", "steps", "seed")}
-        known = {name: value for name, value in numbers.items() if value is not None}
+        """Return how to certify the results, if they are to be."""
         if not self.certify:
-            if known:
-                names = " and ".join(f"--certify-{name}" for name in known)
-                verb = "are" if len(known) > 1 else "is"
-                raise InputError(f"{names} {verb} for --certify, which is not there: add it.")
             return None
         from attentest.search import Certification
 
+        numbers = {name: getattr(self, f"certify_{name}") for name in ("draws", "steps", "seed")}
         try:
-            return Certification(**known)
+            return Certification(**{name: value for name, value in numbers.items() if value is not None})
         except InputError as error:  # named as on the command line
             options = [f"certify_{name}" for name in error.parameters]
             raise InputError(f"certify_{error}" if options else str(error), *options) from None
@@ -163,39 +159,37 @@ class OutputOptions:
 
     out: Path | None = option(
         "Folder of the results of each image as it is tested: the same command goes on where it stopped.",
-        default=None,
         metavar="FOLDER",
     )
-    retry: shared.RetryOption = False
+    retry: bool = shared.retry_option()
     save: str | None = option(
         "For --out: also save regions and maps (.npy, and of NIfTI and DICOM volumes as .nii), masks (.png) or "
         "pictures (for reports), separated by commas; or none.",
-        default=None,
         metavar="NAMES",
+        needs="--out",
         shown_default="pictures of up to 1000 images",
     )
-    csv: Path | None = option("Also write a table of all results to this .csv file, row by row.", default=None)
-    parquet: Path | None = option("Also write this table to a .parquet file.", default=None)
+    csv: Path | None = option("Also write a table of all results to this .csv file, row by row.")
+    parquet: Path | None = option("Also write this table to a .parquet file.")
     figure: str | None = option(
         "Also draw the result to this .png, .svg or .pdf file, several on one sheet, or each into FOLDER/.",
-        default=None,
         metavar="FILE",
     )
     sensitivity_figure: str | None = option(
         "For --sensitivity: also draw it to this .png, .svg or .pdf file, or that of each image into FOLDER/.",
-        default=None,
         metavar="FILE",
+        needs="--sensitivity",
     )
     report: Path | None = option(
         "Also write a report to this .html file, which needs no other, or as .json.", default=None
     )
     report_cards: int | None = option(
         "For --report: most results with pictures and details, those with the smallest p-values.",
-        default=None,
         limits=(0, MOST_CARDS),
+        needs="--report",
         shown_default=str(USUAL_CARDS),
     )
-    as_json: shared.JsonOption = False
+    as_json: bool = shared.image_json_option()
     in_image: bool = option(
         "Also print how large each difference is within its image: among regions of the same shape elsewhere, and in "
         "standard deviations. Descriptive; printed anyway where p is below 1e-20.",
@@ -204,10 +198,7 @@ class OutputOptions:
     )
 
     def saved_kinds(self) -> list[str]:
-        """Return what to save of each image; options that need a directory raise an error if there is none."""
-        for name, is_there in (("--save", self.save is not None), ("--retry", self.retry)):
-            if is_there and self.out is None:
-                raise InputError(f"{name} is for --out, which is not there: add it.")
+        """Return what to save of each image."""
         asked = [] if self.save is None or self.save == NOTHING else self.save.split(",")
         kinds = dict.fromkeys(kind.strip() for kind in asked)
         if bad := [kind for kind in kinds if kind not in SAVED]:
@@ -216,11 +207,8 @@ class OutputOptions:
             )
         return list(kinds)
 
-    def check(self, inputs: Collection[Path], components: bool, sensitivity: bool) -> None:
-        """Raise an error for outputs that cannot be written or would overwrite an input, before anything is computed.
-
-        Some do not go with tests of components, or are of the sensitivity to the noise.
-        """
+    def check(self, inputs: Collection[Path], components: bool) -> None:
+        """Raise an error for outputs that cannot be written or overwrite an input, or not for tests of components."""
         from attentest.presentation.tables import check_table_path
 
         for path, kind in ((self.csv, "csv"), (self.parquet, "parquet")):
@@ -231,17 +219,12 @@ class OutputOptions:
             if components:
                 raise InputError("--figure shows whole regions: leave out --figure or --components.")
             _check_figure(self.figure, inputs, "--figure")
-        figure = self.sensitivity_figure
-        if figure is not None:
-            if not sensitivity:
-                raise InputError("--sensitivity-figure is for --sensitivity, which is not there: add it.")
-            _check_figure(figure, inputs, "--sensitivity-figure")
+        if self.sensitivity_figure is not None:
+            _check_figure(self.sensitivity_figure, inputs, "--sensitivity-figure")
         if self.report is not None:
             from attentest.presentation.report.page import check_report_path
 
             check_report_path(self.report, inputs)
-        elif self.report_cards is not None:
-            raise InputError("--report-cards is for --report, which is not there: add it.")
         if self.out is not None:
             make_directory(self.out)
 
@@ -253,11 +236,6 @@ class OutputOptions:
                 f"--sensitivity-figure must be a folder, such as {Path(figure).stem}/, for several images, got "
                 f"{figure!r}."
             )
-
-
-def is_folder(place: str) -> bool:
-    """Return whether a text names a folder: one that is there, or any that ends with a slash."""
-    return place.endswith(("/", os.sep)) or Path(place).is_dir()
 
 
 def _check_figure(place: str, inputs: Collection[Path], option: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from attentest.cli import options as shared
-from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.command import with_options_of
+from attentest.cli.attention_test_options import (
+    AttentionTestOptions,
+    as_image_shape,
+    as_true_noise,
+    check_files,
+    noise_file,
+)
+from attentest.cli.command import Without
 from attentest.cli.images import for_model, image_sources
-from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
-from attentest.cli.values import as_image_shape, as_true_noise, check_files, noise_file
+from attentest.cli.output import SOME_FAILED, Interruption, check_figure, print_columns, print_json, progress_bar, say
 from attentest.definition import IMAGE, Definition, option
 from attentest.errors import InputError, counted, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, REGION_UNITS
@@ -41,40 +46,37 @@ class SimulationOptions:
     has_table: ClassVar[bool] = False
     """Whether there is a CSV file among them."""
 
-    seed: shared.SeedOption = 0
+    seed: int = shared.seed_option()
     true_noise: str | None = option(
         "Noise that images are drawn from, if it is not --noise, which may be wrong; needed with --noise "
         f"{IMAGE_NOISE.choices()}.",
-        default=None,
         metavar="SIGMA",
         panel=IMAGE,
         shown_default="that of --noise",
     )
     size: str | None = option(
         "HEIGHTxWIDTH of images without a file, or 3xHEIGHTxWIDTH in colour, if the model takes any size.",
-        default=None,
         metavar="HEIGHTxWIDTH",
         panel=IMAGE,
         shown_default="that of the model",
     )
-    frame: shared.FrameOption = None
-    window: shared.WindowOption = False
-    as_json: shared.ReportJsonOption = False
-    out: Path | None = option("Folder of the report.", default=None, metavar="FOLDER", panel=shared.OUTPUT)
+    frame: int | None = shared.frame_option()
+    window: bool = shared.window_option()
+    as_json: bool = shared.json_option()
+    out: Path | None = option("Folder of the report.", metavar="FOLDER", panel=shared.OUTPUT)
 
     def check(self, options: AttentionTestOptions, images: Sequence[Path]) -> None:
         """Check files and options, those of the test and image files among them, before imports that take seconds."""
         as_image_shape(self.size)
         if self.out is not None:
             from attentest.files import check_output_path
-            from attentest.presentation.figure import check_figure_path
             from attentest.presentation.tables import check_table_path
 
             inputs = [*options.input_files, *images, *filter(None, [noise_file(self.true_noise)])]
             check_output_path(self.out / f"{self.name}.json", "the report", (".json",), inputs)
             if self.has_table:
                 check_table_path(self.out / f"{self.name}.csv", ".csv", inputs)
-            check_figure_path(self.out / f"{self.name}.png", inputs)
+            check_figure(self.out / f"{self.name}.png", inputs)
         check_files("noise", [noise_file(text) for text in (options.noise, self.true_noise, options.reference_noise)])
         check_files("image", images)
         options.check()
@@ -90,7 +92,7 @@ class SimulationOptions:
         """
         from attentest.files import write_complete
         from attentest.presentation.figure import save_figure
-        from attentest.presentation.tables import Column, print_table, write_csv
+        from attentest.presentation.tables import write_csv
         from attentest.simulation.power.plan import Plan
 
         try:
@@ -108,11 +110,7 @@ class SimulationOptions:
             if self.as_json:
                 print_json(values)
             else:
-                columns = results.text_table().items()
-                print_table(
-                    [Column(heading=heading, cells=cells, is_text=heading == "region") for heading, cells in columns],
-                    title=title,
-                )
+                print_columns(results.text_table(), ["region"], title=title)
                 typer.echo(words)
 
 
@@ -126,7 +124,6 @@ class CalibrationOptions(SimulationOptions):
     reference_images: int | None = option(
         "Estimate the noise anew for each null image, from so many reference images drawn for it, and test with the "
         "estimate: shows what estimating costs.",
-        default=None,
         metavar="K",
         limits=(2, None),
         panel=IMAGE,
@@ -134,34 +131,26 @@ class CalibrationOptions(SimulationOptions):
     )
     estimator: str | None = option(
         f"With --reference-images, how the noise is estimated: {NOISE_ESTIMATORS.choices()}.",
-        default=None,
-        choices=lambda: tuple(NOISE_ESTIMATORS),
+        choices=NOISE_ESTIMATORS,
+        needs="--reference-images",
         panel=IMAGE,
         shown_default="the one for noise of that kind",
     )
     mean: Path | None = option(
-        "Image file with the mean of the null images.",
-        default=None,
-        metavar="FILE",
-        panel=IMAGE,
-        shown_default="zero",
+        "Image file with the mean of the null images.", metavar="FILE", panel=IMAGE, shown_default="zero"
     )
     alpha: list[float] | None = option(
-        "Significance level to report; repeatable.", default=None, metavar="X", shown_default="0.01, 0.05, 0.1"
+        "Significance level to report; repeatable.", metavar="X", shown_default="0.01, 0.05, 0.1"
     )
     out: Path | None = option(
         "Folder of calibration.json, calibration.png and the results: the same command, also with more --images, goes "
         "on where it stopped.",
-        default=None,
         metavar="FOLDER",
         panel=shared.OUTPUT,
     )
-    retry: shared.RetryOption = False
+    retry: bool = shared.retry_option()
 
 
-@with_options_of(shared.EngineOptions)
-@with_options_of(CalibrationOptions)
-@with_options_of(AttentionTestOptions)
 def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where: shared.EngineOptions) -> None:
     r"""Check that the test is calibrated: how often does it reject images of noise alone?
 
@@ -187,10 +176,6 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     """
     where.check()
     images, mean = drawing.images, drawing.mean
-    if drawing.retry and drawing.out is None:
-        raise InputError("--retry is for --out, which is not there: add it.")
-    if drawing.estimator is not None and drawing.reference_images is None:
-        raise InputError("--estimator is for --reference-images, which is not there: add it.")
     for level in drawing.alpha or ():
         shared.check_level(level)
     drawing.check(options, [] if mean is None else [mean])
@@ -209,7 +194,7 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
         drawing.seed,
         mean=None if mean is None else read_image(mean, **read),
         reference_images=drawing.reference_images,
-        estimator=None if drawing.estimator is None else str(drawing.estimator),
+        estimator=drawing.estimator,
         **drawn,
     )
     engine = where.chosen()
@@ -273,50 +258,41 @@ class PowerOptions(SimulationOptions):
     )
     delta: list[float] | None = option(
         "Height of the raised part in standard deviations of the noise; repeatable.",
-        default=None,
         metavar="X",
         shown_default="0, 1, 2, 3; with image files 0",
     )
     side: int | None = option(
-        "Side of the raised part in pixels.", default=None, panel=IMAGE, shown_default="a third of the shorter side"
+        "Side of the raised part in pixels.", panel=IMAGE, shown_default="a third of the shorter side"
     )
     randomise: list[float] | None = option(
         "A gamma to compare: noise added before the region is chosen, over that of the image; repeatable.",
-        default=None,
         metavar="GAMMA",
         shown_default="0, 0.3, 0.5, 1",
     )
     draws: list[int] | None = option(
-        "A number of draws of that noise to compare; repeatable.", default=None, metavar="N", shown_default="1"
+        "A number of draws of that noise to compare; repeatable.", metavar="N", shown_default="1"
     )
     region_unit: list[str] | None = option(
         f"What the region consists of: {REGION_UNITS.choices()}; repeatable.",
-        default=None,
-        choices=lambda: tuple(REGION_UNITS),
+        choices=REGION_UNITS,
         shown_default="both",
     )
-    alpha: shared.AlphaOption = 0.05
+    alpha: float = shared.alpha_option()
     power: float = option("Power that a detectable signal has.", default=0.8)
     decide: bool = option(
         "Measure rejections alone and no confidence intervals, in about half the time.", default=False
     )
-    out: Path | None = option(
-        "Folder of power.json, power.csv and power.png.", default=None, metavar="FOLDER", panel=shared.OUTPUT
-    )
+    out: Path | None = option("Folder of power.json, power.csv and power.png.", metavar="FOLDER", panel=shared.OUTPUT)
 
 
-@with_options_of(PowerOptions)
-@with_options_of(AttentionTestOptions, leave_out=("randomise", "draws", "randomise_seed", "region_unit"))
 def power(
-    options: AttentionTestOptions,
+    options: Annotated[AttentionTestOptions, Without(["randomise", "draws", "randomise_seed", "region_unit"])],
     drawing: PowerOptions,
-    backgrounds: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Image files that are taken as true means of the simulated images.",
-            show_default="zero, which a model that rescales 0 to 255 sees as black",
-        ),
-    ] = None,
+    backgrounds: list[Path] | None = typer.Argument(
+        help="Image files that are taken as true means of the simulated images.",
+        show_default="zero, which a model that rescales 0 to 255 sees as black",
+        default=None,
+    ),
 ) -> None:
     r"""Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region-unit.
 
@@ -354,7 +330,7 @@ def power(
         drawing.seed,
         randomise=drawing.randomise or RANDOMISE,
         draws=drawing.draws or 1,
-        region_unit=[str(unit) for unit in drawing.region_unit] if drawing.region_unit else REGIONS,
+        region_unit=drawing.region_unit or REGIONS,
         deltas=drawing.delta or None,
         side=drawing.side,
         backgrounds=[source.read(dimension) for source in for_model(sources, dimension)] or None,
@@ -375,71 +351,3 @@ def power(
         values = {"images": images, "seed": drawing.seed, **plan.to_dict(), "settings": simulation.settings}
         drawing.report(plan, values, "", plan.summary())
     interruption.finish(len(simulation) // images, "row")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SanityOptions:
-    """Options of the random weights and of the images."""
-
-    seed: int = option("Seed of the random weights.", default=0, limits=(0, None))
-    frame: shared.FrameOption = None
-    window: shared.WindowOption = False
-    channel: shared.ChannelOption = None
-    figure: Path | None = option("Also draw it to this .png, .svg or .pdf file.", default=None, panel=shared.OUTPUT)
-    as_json: shared.ReportJsonOption = False
-
-
-@with_options_of(SanityOptions)
-@with_options_of(AttentionTestOptions, leave_out=("model",))
-def sanity(
-    model: Annotated[str, typer.Argument(help="Directory of a saved ViT, its id on the hub, or a bundled model.")],
-    images: Annotated[
-        list[Path], typer.Argument(help="Image files, folders, quoted patterns, or .txt files of paths.")
-    ],
-    options: AttentionTestOptions,
-    asked: SanityOptions,
-) -> None:
-    r"""Check that a map depends on what the model learned: does it change when the model is randomised?
-
-    For example:
-
-    ```
-    attentest sanity my-vit scan.npy --noise 1.0 --figure sanity.png
-    attentest sanity my-vit scans/*.npy --noise 1.0 --map grad-cam --class 0
-    ```
-
-    Weights are drawn anew in a copy of the model: those of the head, where the map is for a class or a text, then those
-    of one layer more at a time, from the last to the first, then all (Adebayo et al., NeurIPS 2018). The table shows
-    the rank correlation of each map with that of the trained model, and the selective p of its region. Maps that stay
-    alike show the image, not what the model learned.
-    """
-    options.check()
-    sources = image_sources(images, frame=asked.frame, window=asked.window, channels=asked.channel or ())
-    from attentest.presentation.figure import check_figure_path, save_figure
-    from attentest.presentation.tables import Column, print_notes, print_table
-
-    if asked.figure is not None:
-        check_figure_path(asked.figure, [*(path for source in sources for path in source.files), *options.input_files])
-    from attentest.simulation.sanity import correlation_text, row_pvalue
-    from attentest.simulation.sanity import sanity as check
-
-    test = replace(options, model=model).attention_test()
-    dimension = test.pipeline.inputs.dimension
-    sources = for_model(sources, dimension)
-    with progress_bar("testing models with random weights") as progress:
-        read, names = [source.read(dimension) for source in sources], [source.name for source in sources]
-        checked = check(test, read, seed=asked.seed, names=names, progress=progress)
-    if asked.as_json:
-        print_json({**checked.to_dict(), "settings": test.settings})
-    else:
-        rows = checked.rows()
-        columns = [
-            Column(heading=name, cells=[row[name] for row in rows], is_text=True) for name in ("image", "randomised")
-        ]
-        correlations = [correlation_text(row["rank_correlation"]) for row in rows]
-        columns.append(Column(heading="rank correlation", cells=correlations))
-        print_table([*columns, Column(heading="selective p", cells=[row_pvalue(row) for row in rows])])
-        print_notes([checked.summary()])
-    if asked.figure is not None:
-        save_figure(checked.figure(), asked.figure)
-        say(f"figure: {asked.figure}")

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.command import with_options_of
+from attentest.cli import options as shared
+from attentest.cli.attention_test_options import AttentionTestOptions, check_files, noise_file
 from attentest.cli.images import check_pairs, for_model, image_sources
 from attentest.cli.options import EngineOptions
 from attentest.cli.output import SOME_FAILED, Interruption
-from attentest.cli.output_options import CertificateOptions, OutputOptions, RunOptions, is_folder
-from attentest.cli.report import picture_kinds, records_folder, write_batch_report
-from attentest.cli.values import check_files, noise_file
-from attentest.errors import worded
+from attentest.cli.output_options import NOTHING, CertificateOptions, OutputOptions, RunOptions
+from attentest.cli.saved_results import write_batch_report
+from attentest.errors import InputError, worded
 from attentest.presentation.report import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
 
+if TYPE_CHECKING:
+    pass
 
-@with_options_of(EngineOptions)
-@with_options_of(OutputOptions)
-@with_options_of(CertificateOptions)
-@with_options_of(RunOptions)
-@with_options_of(AttentionTestOptions)
+
+PICTURES = "pictures"  # those that a report shows
+MOST_PICTURES = 1000  # most images of a run whose pictures are saved without being asked for
+
+
 def test(
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders, quoted patterns, or .txt files of paths."
-        ),
-    ],
     options: AttentionTestOptions,
     asked: RunOptions,
     certificate: CertificateOptions,
     outputs: OutputOptions,
     context: typer.Context,
     where: EngineOptions,
+    images: list[Path] = typer.Argument(
+        help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders, quoted patterns, or .txt files of paths."
+    ),
 ) -> None:
     r"""Test whether the region that a model attends to differs from the rest of each image.
 
@@ -79,7 +80,7 @@ def test(
         for path in asked.reference or ()
     ]
     inputs = {*(path for source in (*sources, *references) for path in source.files), *options.input_files}
-    outputs.check(inputs, asked.components, asked.sensitivity)
+    outputs.check(inputs, asked.components)
     from attentest.cli.batch import BatchOutput, say_failures
     from attentest.runs.records import RunLog
 
@@ -92,28 +93,24 @@ def test(
     folder = context.with_resource(records_folder(outputs.out, outputs.report, where))
     kinds, unasked = picture_kinds(kinds, outputs.save, len(sources), where)
     certification = certificate.certification()
-    alpha, searched_level = asked.alpha, asked.searched_level
+    alpha = asked.alpha
+    from attentest.cli.figures import FigureFiles, FigureOutput, SensitivityOutput
     from attentest.pipeline.file_run import BatchRun, SavedArrays
     from attentest.pipeline.run import Request
 
     figures = sensitivities = files = None
-    if outputs.figure is not None or asked.sensitivity:
-        from attentest.cli.figures import FigureFiles, FigureOutput, SensitivityOutput
-
-        if outputs.figure is not None:
-            place = FigureFiles(place=Path(outputs.figure), is_folder=is_folder(outputs.figure))
-            figures = FigureOutput(files=place, alpha=alpha)
-        if outputs.sensitivity_figure is not None:
-            path, of_each = Path(outputs.sensitivity_figure), is_folder(outputs.sensitivity_figure)
-            files = FigureFiles(place=path, is_folder=of_each, ending="-sensitivity.png")
-        if asked.sensitivity:
-            names = [source.name for source in sources]
-            sensitivities = SensitivityOutput(names=names, with_intervals=not asked.no_interval, files=files)
+    if outputs.figure is not None:
+        figures = FigureOutput(files=FigureFiles(outputs.figure), alpha=alpha)
+    if outputs.sensitivity_figure is not None:
+        files = FigureFiles(outputs.sensitivity_figure, "-sensitivity.png")
+    if asked.sensitivity:
+        names = [source.name for source in sources]
+        sensitivities = SensitivityOutput(names=names, with_intervals=not asked.no_interval, files=files)
     run = BatchRun(
         test=defined,
         images=sources,
         references=references,
-        confidence_level=searched_level,
+        confidence_level=asked.searched_level,
         request=Request(
             decide_at=alpha if asked.decide else None,
             certification=certification,
@@ -121,11 +118,10 @@ def test(
         ),
         sensitivity=alpha if asked.sensitivity else None,
         save=SavedArrays(directory=folder, kinds=kinds, optional=unasked) if folder is not None and kinds else None,
-        keep=figures.keep if figures is not None and where.is_local else None,
+        keep=figures.keep if figures is not None and where.engine == shared.LOCAL else None,
     )
     interruption = Interruption()
-    take = None if sensitivities is None else sensitivities.take
-    output = BatchOutput(asked=asked, outputs=outputs, take=take)
+    output = BatchOutput(asked=asked, outputs=outputs, take=None if sensitivities is None else sensitivities.take)
     with log.written_to(folder, interruption.writing):
         rows = output.tested_rows(run, where.chosen(), interruption, log, folder)
     failed = [row for row in rows.all() if "error" in row]
@@ -152,3 +148,25 @@ def test(
     interruption.finish(len(sources), worded("image", dimension))
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+@contextmanager
+def records_folder(out: Path | None, report: Path | None, where: EngineOptions) -> Iterator[Path | None]:
+    """Yield the folder of records: that of --out, for a report without one a temporary folder, or none."""
+    if out is not None or report is None:
+        yield out
+        return
+    if where.address is not None:
+        raise InputError("--report on a cluster reads what its workers saved: add --out with a folder they share.")
+    with TemporaryDirectory(prefix="attentest-") as scratch:
+        yield Path(scratch)
+
+
+def picture_kinds(kinds: list[str], save: str | None, images: int, where: EngineOptions) -> tuple[list[str], list[str]]:
+    """Return what is saved of each image, and what of it is saved without having been asked for: its picture.
+
+    Without being asked, pictures are saved of not too many images, and not on a cluster whose folders may be others.
+    """
+    if save == NOTHING or PICTURES in kinds or images > MOST_PICTURES or where.address is not None:
+        return kinds, []
+    return [*kinds, PICTURES], [PICTURES]

@@ -51,7 +51,7 @@ class TrainingSettings:
         default=False,
     )
     architecture: str = option(
-        f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=lambda: (*ARCHITECTURES,)
+        f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=ARCHITECTURES
     )
     seed: int = option("Seed of the images, the initial weights, the batches and dropout.", default=0, text=int)
     epochs: int = option("Passes over the training images.", default=100, text=int)
