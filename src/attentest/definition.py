@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -104,6 +104,13 @@ REQUIRED = MISSING  # the default of an option that must be given
 def option(help: str, *, default: Any = None, **facts: Any) -> Any:
     """Return a field of a definition with its default. Facts are those of :class:`Option`."""
     return field(default=default, metadata={"option": Option(help=help, **facts)})
+
+
+image_option = partial(option, panel=IMAGE)
+model_option = partial(option, panel=MODEL, recorded=False, of_model=True)  # the record has a description of the model
+compared_option = partial(option, panel=COMPARED)
+randomised_option = partial(option, panel=RANDOMISED)
+"""Make the options under these headings."""
 
 
 def option_of(defined: Field[Any]) -> Option:
@@ -215,7 +222,7 @@ class Definition:
         shown_default=False,
         label="Level of the map",
     )
-    mask: Any = option(
+    mask: Any = compared_option(
         "Pixels of the image, fixed beforehand, within which the map is looked at and the contrast is made: an array "
         "of truth values with the axes of the image, or a file of one, of which values other than 0 are within; or a "
         "folder, or a quoted pattern with an asterisk, of a mask for each image, by its name.",
@@ -225,27 +232,24 @@ class Definition:
         check=_convert("images.mask:as_mask"),
         text=str,
         metavar="FILE",
-        panel=COMPARED,
         shown_default="all pixels",
         label="Mask: only pixels of it that are not 0 count",
     )
-    mask_use: str = option(
+    mask_use: str = compared_option(
         "What the mask is for: the region is chosen within it (map), both sides of the contrast are taken within it "
         "(contrast), or both.",
         default="both",
         text=str,
         choices=MASK_USES,
-        panel=COMPARED,
         label="The mask is for",
     )
-    region_unit: str = option(
+    region_unit: str = compared_option(
         "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",
         details='"pixels" is the paper\'s. With "patches", threshold and top fraction refer to the scores of the '
         "patches, and a pixel belongs to the patch that its centre lies in.",
         default="pixels",
         text=str,
         choices=REGION_UNITS,
-        panel=COMPARED,
         label="It consists of",
     )
     attention: AggregationLike | Relevance = option(
@@ -261,53 +265,42 @@ class Definition:
         "None: images must have the size the model takes.",
         of_model=True,
     )
-    image_size: int | tuple[int, int] | None = option(
+    image_size: int | tuple[int, int] | None = model_option(
         "Side (224), or height and width (224x192), of the model's input, to which images are resized.",
         details="For a model run at another size than it was trained at.",
         text=_size,
         metavar="SIZE",
-        panel=MODEL,
         shown_default="the model's own",
-        recorded=False,  # the descriptions of model and preprocessing have it
-        of_model=True,
     )
-    resize: str = option(
+    resize: str = model_option(
         "How an image gets the size of the model's input: as its image processor does it, stretched, as the middle of "
         "it (crop), or not at all (none).",
         details="The image processor is the one saved with the model; without one, the defaults of its family hold.",
         default="processor",
         text=str,
         choices=RESIZES,
-        panel=MODEL,
-        recorded=False,  # the description of the preprocessing has it
-        of_model=True,
     )
-    scale: str = option(
+    scale: str = model_option(
         "How pixel values are scaled for the model: as its image processor does it, from black 0 to white 1 (unit), or "
         "not at all (none).",
         default="processor",
         text=str,
         choices=SCALES,
-        panel=MODEL,
-        recorded=False,  # the description of the preprocessing has it
-        of_model=True,
     )
-    intensity_range: tuple[float, float] | None = option(
+    intensity_range: tuple[float, float] | None = image_option(
         "The pixel values of black and white (0,1), where preprocessing rescales floating-point images or scans.",
         details="By default those of the dtype: 0 and 255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none "
         "for floats.",
         text=_range,
         flag="--range",
         metavar="LOW,HIGH",
-        panel=IMAGE,
         shown_default="by dtype",
     )
-    channels: Channels = option(
+    channels: Channels = image_option(
         "What is compared in colour images: their mean, one channel by number, or a weight for each (0.3,0.59,0.11).",
         default="mean",
         check=_convert("contrast.contrast:as_channels"),
         text=_channels,
-        panel=IMAGE,
     )
     contrast: ContrastLike = option(
         "What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``, "
@@ -316,7 +309,7 @@ class Definition:
         default="background",
         check=_convert("contrast.contrast:as_contrast"),
     )
-    randomise: float = option(
+    randomise: float = randomised_option(
         "gamma: let the model choose the region on the image plus this many times its noise, and test the image "
         "itself. 0 is the paper's test; 0.3 to 1 finds far more. Choose it before looking at the data.",
         details="With randomised selection intervals are bounded.",
@@ -325,11 +318,10 @@ class Definition:
         text=float,
         metavar="GAMMA",
         limits=f"0<=x<={MOST_GAMMA:g}",
-        panel=RANDOMISED,
         label="Randomised selection γ",
         slider=(0.0, 2.0, 0.1),
     )
-    draws: int = option(
+    draws: int = randomised_option(
         "With randomise: how often noise is drawn, a region chosen and tested; one valid p combines them all. With one "
         "draw p depends on chance, with 21 hardly. Choose it before looking at the data.",
         details="P is the number of draws over half of it, rounded up, times the median of their p-values.",
@@ -337,11 +329,10 @@ class Definition:
         check=lambda value: _whole(value, "draws", 1, MOST_DRAWS),
         text=int,
         limits=f"1<=x<={MOST_DRAWS}",
-        panel=RANDOMISED,
         label="Draws of that noise",
         slider=(1, 41, 2),
     )
-    randomise_seed: int = option(
+    randomise_seed: int = randomised_option(
         "Seed of the noise that randomised selection adds. It comes from this and the image's name: the file's own, "
         "without its folder, or the image's number.",
         details="It does not depend on the pixels, so that p changes no more than they do. It is recorded.",
@@ -349,7 +340,6 @@ class Definition:
         check=lambda value: _whole(value, "randomise_seed", 0, 2**63 - 1),
         text=int,
         limits="x>=0",
-        panel=RANDOMISED,
     )
     search: str | Search = option(
         '"spectral" (attentest\'s own), "adaptive", "fixed" or "combination" (the paper\'s), or a configured search, '
@@ -358,7 +348,7 @@ class Definition:
         default="spectral",
         check=_convert("search:as_search"),
     )
-    alternative: Alternative = option(
+    alternative: Alternative = compared_option(
         "The mean of the region differs (two-sided, the paper's p; equal-tailed: twice the smaller tail, below 0.05 "
         "exactly when the 95% interval excludes 0), is greater, or is less.",
         details='"two-sided" is P(abs(T) >= abs(t)), "equal-tailed" twice the smaller of P(T >= t) and P(T <= t).',
@@ -366,7 +356,6 @@ class Definition:
         check=as_alternative,
         text=str,
         choices=alternatives(),
-        panel=COMPARED,
         label="Is the region",
     )
     confidence_level: float | None = option(
@@ -451,23 +440,14 @@ class PretrainedDefinition(Definition):
         default="saved",
         of_model=True,
     )
-    allow_pickle: bool = option(
+    allow_pickle: bool = model_option(
         "Read pickled weights if there are no safetensors; only for models you trust.",
         default=False,
         text=bool,
         flag="--allow-pickle",
-        panel=MODEL,
-        recorded=False,
-        of_model=True,
     )
-    local_files_only: bool = option(
-        "Use only models that are on disk; download nothing.",
-        default=False,
-        text=bool,
-        flag="--offline",
-        panel=MODEL,
-        recorded=False,
-        of_model=True,
+    local_files_only: bool = model_option(
+        "Use only models that are on disk; download nothing.", default=False, text=bool, flag="--offline"
     )
     revision: str | None = option("Branch, tag or commit on the hub.", recorded=False, of_model=True)
 
@@ -495,28 +475,25 @@ class MapDefinition:
         shown_default="predicted",
         label="Class",
     )
-    layer: str | None = option(
+    layer: str | None = model_option(
         "Of grad-cam and hires-cam: the layer, by its name in a network (layer4), or its number in a transformer.",
         text=str,
         metavar="MODULE",
-        panel=MODEL,
         shown_default="the last",
     )
-    text: str | None = option(
+    text: str | None = model_option(
         "A map for a text, such as 'a photo of a tumour', of a model of images and texts (CLIP, SigLIP).",
         text=str,
-        panel=MODEL,
         shown_default=False,
         label="Text",
     )
-    sign: str | None = option(
+    sign: str | None = model_option(
         "Of a map for a class: what makes the region, positive, absolute or signed values.",
         text=str,
-        panel=MODEL,
         shown_default="the map's own",
     )
-    heads: str = option(
-        "How heads are combined: mean, max, min, or the number of a single head.", default="mean", text=str, panel=MODEL
+    heads: str = model_option(
+        "How heads are combined: mean, max, min, or the number of a single head.", default="mean", text=str
     )
 
     def attention(self) -> Aggregation | Relevance:

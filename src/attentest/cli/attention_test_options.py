@@ -21,13 +21,13 @@ from attentest.cli.options import (
     search_option,
 )
 from attentest.definition import (
-    COMPARED,
-    IMAGE,
     LONGEST_NUMBER,
-    MODEL,
     REQUIRED,
     MapDefinition,
     PretrainedDefinition,
+    compared_option,
+    image_option,
+    model_option,
     option,
 )
 from attentest.errors import NOISE_GUIDE, InputError, listed, shortened
@@ -194,8 +194,8 @@ class AttentionTestOptions:
         default=REQUIRED,
         metavar="SIGMA",
     )
-    rho: float = option(
-        "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0, panel=IMAGE
+    rho: float = image_option(
+        "AR(1) correlation of the noise along the flattened image, or each of its channels.", default=0.0
     )
     model: str | None = option(
         "Directory of a saved ViT or CNN of Hugging Face or timm, or its id on the hub; an ONNX file of any network; "
@@ -204,29 +204,25 @@ class AttentionTestOptions:
         shown_default="the bundled 16x16 model",
     )
     mapped: Annotated[dict[str, Any], MapDefinition]
-    preprocessing: bool = option(
-        "Whether to resize, crop and normalise as the image processor saved with the model does.",
-        default=True,
-        panel=MODEL,
+    preprocessing: bool = model_option(
+        "Whether to resize, crop and normalise as the image processor saved with the model does.", default=True
     )
-    contrast: str = option(
-        f"What the mean of the region is compared with: {CONTRASTS.choices()}.", default="background", panel=COMPARED
+    contrast: str = compared_option(
+        f"What the mean of the region is compared with: {CONTRASTS.choices()}.", default="background"
     )
-    spacing: str | None = option(
+    spacing: str | None = compared_option(
         "For --contrast neighbourhood: distances of pixels along each axis, such as 2.5,0.7,0.7 in mm; RADIUS is then "
         "in the same unit.",
         metavar="LENGTHS",
-        panel=COMPARED,
         shown_default="1, so that RADIUS is in pixels",
     )
-    reference_noise: str | None = option(
+    reference_noise: str | None = compared_option(
         "Noise of the reference image, as for --noise; 0 if it has none.",
         metavar="SIGMA",
-        panel=COMPARED,
         shown_default="that of the images",
     )
-    kernel: str | None = option(
-        f"Compare the filtered image: {FILTERS.choices('a .npy file with a kernel')}.", flag="--filter", panel=COMPARED
+    kernel: str | None = compared_option(
+        f"Compare the filtered image: {FILTERS.choices('a .npy file with a kernel')}.", flag="--filter"
     )
     search: str = search_option()
     tol: float = option(

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from attentest.cli.command import Command, refuse_options_before, with_options
-from attentest.cli.options import OUTPUT, device_option, json_option, seed_option
+from attentest.cli.options import device_option, json_option, output_option, seed_option
 from attentest.cli.output import (
     check_figure,
     fail,
@@ -123,13 +123,12 @@ class BenchOptions:
     tol: float = option("Width of the error bar of the spectral search.", default=1e-4, metavar="<float>")
     seed: int = seed_option()
     device: str = device_option()
-    history: Path = option(
+    history: Path = output_option(
         "File to which the run is added, and with whose last run on this machine with these settings it is compared.",
         default=Path("bench/history.jsonl"),
         metavar="FILE.jsonl",
-        panel=OUTPUT,
     )
-    figure: Path | None = option("Picture of the history or of scaling (.png, .svg, .pdf).", panel=OUTPUT)
+    figure: Path | None = output_option("Picture of the history or of scaling (.png, .svg, .pdf).")
     as_json: bool = json_option()
 
 

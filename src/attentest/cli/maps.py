@@ -15,7 +15,7 @@ from attentest.cli.attention_test_options import (
 )
 from attentest.cli.command import Without
 from attentest.cli.images import for_model, image_sources
-from attentest.cli.options import DEFAULT_TOL, OUTPUT, alpha_option, check_level, device_option, json_option
+from attentest.cli.options import DEFAULT_TOL, alpha_option, check_level, device_option, json_option, output_option
 from attentest.cli.output import (
     check_figure,
     print_columns,
@@ -106,7 +106,7 @@ def compare(
     other: OtherOptions,
     image: Path = typer.Argument(help="Image file."),
     alpha: float = alpha_option(),
-    figure: Path | None = option("Also draw both maps.", metavar="<path>", panel=OUTPUT),
+    figure: Path | None = output_option("Also draw both maps.", metavar="<path>"),
     as_json: bool = json_option(),
 ) -> None:
     """Compare two maps of one image: is one region's difference another than that of the other region?
@@ -150,7 +150,7 @@ class SanityOptions:
     frame: int | None = shared.frame_option()
     window: bool = shared.window_option()
     channel: list[str] | None = shared.channel_option()
-    figure: Path | None = option("Also draw it to this .png, .svg or .pdf file.", panel=shared.OUTPUT)
+    figure: Path | None = shared.output_option("Also draw it to this .png, .svg or .pdf file.")
     as_json: bool = shared.json_option()
 
 

@@ -106,7 +106,7 @@ class CheckOptions(ReferenceOptions):
     )
     simulations: int = option("Most sets of images that are drawn from the model.", default=999, limits=(19, None))
     seed: int = shared.seed_option()
-    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", panel=shared.OUTPUT)
+    figure: Path | None = shared.output_option("File of a one-page picture: .png, .svg or .pdf.")
 
 
 @noise.command(cls=Command)

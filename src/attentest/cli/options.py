@@ -9,11 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attentest import registry
-from attentest.definition import IMAGE, option
+from attentest.definition import image_option, option
 from attentest.errors import AttentestError, InputError
 
 OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
 """Panels of the help beside those of the definition of a test."""
+
+output_option = partial(option, panel=OUTPUT)  # makes the options under this heading
 
 OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure", "--report", "--history", "--record"}
 """Options that name what a command writes."""
@@ -94,28 +96,25 @@ DEFAULT_MAX_EVALUATIONS = 10_000  # default of the most evaluations per image, t
 alpha_option = partial(option, "Significance level of the verdict, between 0 and 1.", default=0.05, metavar="<float>")
 seed_option = partial(option, "Seed of the images.", default=0, limits=(0, None))
 device_option = partial(option, "Device to compute on: cpu, cuda, cuda:1, ...", default="cpu")
-json_option = partial(option, "Print everything as one JSON object.", default=False, flag="--json", panel=OUTPUT)
+json_option = partial(output_option, "Print everything as one JSON object.", default=False, flag="--json")
 image_json_option = partial(
-    option,
+    output_option,
     "Print one JSON object per image, with its verdict, as soon as its batch is done.",
     default=False,
     flag="--json",
-    panel=OUTPUT,
 )
 retry_option = partial(
-    option, "For --out: try the images again that could not be tested.", default=False, panel=OUTPUT, needs="--out"
+    output_option, "For --out: try the images again that could not be tested.", default=False, needs="--out"
 )
 frame_option = partial(
-    option,
+    image_option,
     "Frame, page or slice of each file, from 0, or from the end if negative.",
-    panel=IMAGE,
     shown_default="the only one",
 )
-window_option = partial(option, "Apply the display window of DICOM files.", default=False, panel=IMAGE)
+window_option = partial(image_option, "Apply the display window of DICOM files.", default=False)
 channel_option = partial(
-    option,
+    image_option,
     "Channel of a signal's file, by its name or its number from 0; repeat it for several.",
-    panel=IMAGE,
     shown_default="all",
 )
 """Make the options that several commands have."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attentest.cli import options as shared
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.output import is_folder
-from attentest.definition import COMPARED, IMAGE, option
+from attentest.definition import compared_option, image_option, option
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
@@ -34,28 +34,26 @@ class RunOptions:
     """What is tested of which images."""
 
     recursive: bool = option("Look for images in the folders of folders too.", default=False)
-    stack: bool = option(
+    stack: bool = image_option(
         "Each array of a .npy or .npz file is a stack: of images (k, H, W) or (k, H, W, C), signals (k, T) or "
         "(k, C, T), volumes (k, D, H, W) or (k, C, D, H, W).",
         default=False,
-        panel=IMAGE,
     )
     frame: int | None = shared.frame_option()
     window: bool = shared.window_option()
     channel: list[str] | None = shared.channel_option()
-    reference: list[Path] | None = option(
-        "For --contrast reference: the image to compare with; once, or once for each image in order.", panel=COMPARED
+    reference: list[Path] | None = compared_option(
+        "For --contrast reference: the image to compare with; once, or once for each image in order."
     )
     components: bool = option(
         "Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals that "
         "cover together.",
         default=False,
     )
-    connectivity: int | None = option(
+    connectivity: int | None = compared_option(
         "For --components: pixels join that share an edge (1), or a corner too (2); voxels that share a face (1), an "
         "edge too (2), or a corner too (3).",
         limits=(1, 3),
-        panel=COMPARED,
         shown_default="1",
     )
     alpha: float = shared.alpha_option()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
-from attentest.cli.options import OUTPUT, alpha_option, check_level, json_option
+from attentest.cli.options import alpha_option, check_level, json_option, output_option
 from attentest.cli.output import check_figure, progress_bar, say, write_figure
 from attentest.definition import option
 from attentest.errors import worded
@@ -94,8 +94,8 @@ def cohort(
     known: TableOptions,
     directory: Path = typer.Argument(help="Folder of results: that of attentest test --out."),
     alpha: float = alpha_option(),
-    figure: Path | None = option("Also draw a forest and a funnel plot.", metavar="<path>", panel=OUTPUT),
-    report: Path | None = option("Also write a page, .html or .json.", metavar="<path>", panel=OUTPUT),
+    figure: Path | None = output_option("Also draw a forest and a funnel plot.", metavar="<path>"),
+    report: Path | None = output_option("Also write a page, .html or .json.", metavar="<path>"),
     as_json: bool = json_option(),
 ) -> None:
     """Say what the images of a study show together: mean difference, groups, and how many images differ at least.

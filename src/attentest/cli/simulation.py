@@ -23,7 +23,7 @@ from attentest.cli.attention_test_options import (
 from attentest.cli.command import Without
 from attentest.cli.images import for_model, image_sources
 from attentest.cli.output import SOME_FAILED, Interruption, check_figure, print_columns, print_json, progress_bar, say
-from attentest.definition import IMAGE, Definition, option
+from attentest.definition import Definition, image_option, option
 from attentest.errors import InputError, counted, worded
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, REGION_UNITS
 
@@ -47,23 +47,21 @@ class SimulationOptions:
     """Whether there is a CSV file among them."""
 
     seed: int = shared.seed_option()
-    true_noise: str | None = option(
+    true_noise: str | None = image_option(
         "Noise that images are drawn from, if it is not --noise, which may be wrong; needed with --noise "
         f"{IMAGE_NOISE.choices()}.",
         metavar="SIGMA",
-        panel=IMAGE,
         shown_default="that of --noise",
     )
-    size: str | None = option(
+    size: str | None = image_option(
         "HEIGHTxWIDTH of images without a file, or 3xHEIGHTxWIDTH in colour, if the model takes any size.",
         metavar="HEIGHTxWIDTH",
-        panel=IMAGE,
         shown_default="that of the model",
     )
     frame: int | None = shared.frame_option()
     window: bool = shared.window_option()
     as_json: bool = shared.json_option()
-    out: Path | None = option("Folder of the report.", metavar="FOLDER", panel=shared.OUTPUT)
+    out: Path | None = shared.output_option("Folder of the report.", metavar="FOLDER")
 
     def check(self, options: AttentionTestOptions, images: Sequence[Path]) -> None:
         """Check files and options, those of the test and image files among them, before imports that take seconds."""
@@ -121,32 +119,29 @@ class CalibrationOptions(SimulationOptions):
     name: ClassVar[str] = "calibration"
 
     images: int = option("Number of null images.", default=1000, limits=(1, None))
-    reference_images: int | None = option(
+    reference_images: int | None = image_option(
         "Estimate the noise anew for each null image, from so many reference images drawn for it, and test with the "
         "estimate: shows what estimating costs.",
         metavar="K",
         limits=(2, None),
-        panel=IMAGE,
         shown_default="as many as --noise was estimated from, if at most 100",
     )
-    estimator: str | None = option(
+    estimator: str | None = image_option(
         f"With --reference-images, how the noise is estimated: {NOISE_ESTIMATORS.choices()}.",
         choices=NOISE_ESTIMATORS,
         needs="--reference-images",
-        panel=IMAGE,
         shown_default="the one for noise of that kind",
     )
-    mean: Path | None = option(
-        "Image file with the mean of the null images.", metavar="FILE", panel=IMAGE, shown_default="zero"
+    mean: Path | None = image_option(
+        "Image file with the mean of the null images.", metavar="FILE", shown_default="zero"
     )
     alpha: list[float] | None = option(
         "Significance level to report; repeatable.", metavar="X", shown_default="0.01, 0.05, 0.1"
     )
-    out: Path | None = option(
+    out: Path | None = shared.output_option(
         "Folder of calibration.json, calibration.png and the results: the same command, also with more --images, goes "
         "on where it stopped.",
         metavar="FOLDER",
-        panel=shared.OUTPUT,
     )
     retry: bool = shared.retry_option()
 
@@ -261,9 +256,7 @@ class PowerOptions(SimulationOptions):
         metavar="X",
         shown_default="0, 1, 2, 3; with image files 0",
     )
-    side: int | None = option(
-        "Side of the raised part in pixels.", panel=IMAGE, shown_default="a third of the shorter side"
-    )
+    side: int | None = image_option("Side of the raised part in pixels.", shown_default="a third of the shorter side")
     randomise: list[float] | None = option(
         "A gamma to compare: noise added before the region is chosen, over that of the image; repeatable.",
         metavar="GAMMA",
@@ -282,7 +275,7 @@ class PowerOptions(SimulationOptions):
     decide: bool = option(
         "Measure rejections alone and no confidence intervals, in about half the time.", default=False
     )
-    out: Path | None = option("Folder of power.json, power.csv and power.png.", metavar="FOLDER", panel=shared.OUTPUT)
+    out: Path | None = shared.output_option("Folder of power.json, power.csv and power.png.", metavar="FOLDER")
 
 
 def power(
