@@ -9,20 +9,11 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from attentest.cli import options as shared
-from attentest.cli.attention_test_options import (
-    AttentionTestOptions,
-    check_files,
-)
+from attentest.cli.attention_test_options import AttentionTestOptions, check_files
 from attentest.cli.command import Without
 from attentest.cli.images import for_model, image_sources
 from attentest.cli.options import DEFAULT_TOL, alpha_option, check_level, device_option, json_option, output_option
-from attentest.cli.output import (
-    check_figure,
-    print_columns,
-    print_json,
-    progress_bar,
-    write_figure,
-)
+from attentest.cli.output import check_figure, print_columns, print_json, progress_bar, write_figure
 from attentest.definition import REGION_RULES, MapDefinition, PretrainedDefinition, option
 from attentest.errors import InputError
 
