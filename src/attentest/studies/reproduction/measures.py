@@ -30,8 +30,8 @@ class SeriesRows:
     rows: tuple[Row, ...]
 
     @classmethod
-    def read(cls, out: Path, series: Series, most: int | None = None) -> SeriesRows | None:
-        """Return the rows of the images with numbers below ``most``, or None if there are none.
+    def read(cls, out: Path, series: Series) -> SeriesRows | None:
+        """Return the rows of a series, or None if there are none.
 
         For the permutation test the file with the most permutations is read, whatever the series says.
         """
@@ -40,8 +40,13 @@ class SeriesRows:
         check = _check_header if series.work == "precision" else None
         records = shared.data_file(out, series.name).read(partial(check_row, series.work), check)
         numbers = sorted(number for number in records.rows if isinstance(number, int))
-        rows = tuple(records.rows[number] for number in numbers if most is None or number < most)
+        rows = tuple(records.rows[number] for number in numbers)
         return cls(series=series, headers=tuple(records.headers), rows=rows) if rows else None
+
+    def below(self, most: int) -> SeriesRows | None:
+        """Return the rows of the images with numbers below ``most``, or None if there are none."""
+        rows = tuple(row for row in self.rows if row["image"] < most)
+        return replace(self, rows=rows) if rows else None
 
     @property
     def good(self) -> list[Row]:

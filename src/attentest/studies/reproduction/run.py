@@ -160,10 +160,11 @@ def summarise(out: Path) -> dict[str, Any]:
     small = replace(PRESETS["full"], series_model=PRESETS["quick"].series_model)  # the power on series of a quick run
     for name, experiment in EXPERIMENTS.items():
         plan = plan_of([experiment], PRESETS["full"], published=True) | plan_of([experiment], small, published=True)
-        # The additional trials have more of the images of the type I error.
-        most = PRESETS["paper"].null if name == "type-i-error" else None
-        by_experiment[name] = [rows for series in plan if (rows := read(series, most)) is not None]
-        everything |= {rows.series.name: rows for series in plan if (rows := read(series, None)) is not None}
+        found = [rows for series in plan if (rows := read(series)) is not None]
+        everything |= {rows.series.name: rows for rows in found}
+        if name == "type-i-error":  # the additional trials have more of its images
+            found = [rows for whole in found if (rows := whole.below(PRESETS["paper"].null)) is not None]
+        by_experiment[name] = found
     if not everything:
         raise InputError(
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
