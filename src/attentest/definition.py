@@ -191,7 +191,7 @@ class Definition:
         "Standard deviation of the pixel noise, in the units of the image; or a model or a fitted estimator from "
         '``attentest.noise``; or, approximately, ``FromImage()``; or "poisson" for images of counts.',
         default=REQUIRED,
-        check=_convert("noise.derived:as_test_noise"),
+        check=_convert("noise.tested_image:as_test_noise"),
     )
     threshold: float | None = option(
         "The region is where the attention map, scaled from 0 to 1, exceeds this.",

@@ -256,7 +256,7 @@ NOISE_MODELS = Registry(
         "ar1": Part("noise.correlated:AR1"),
         "ar1 along an axis": Part("noise.correlated:ARAlong"),
         "diagonal": Part("noise.correlated:Diagonal"),
-        "dense": Part("noise.dense:Dense"),
+        "dense": Part("noise.correlated:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
         "locally stationary": Part("noise.stationary:LocallyStationary"),
         "per channel": Part("noise.derived:PerChannel"),

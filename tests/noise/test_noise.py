@@ -82,7 +82,7 @@ def test_an_estimated_model_tells_its_origin_and_fits_the_same_images() -> None:
     assert model.describe() == {**model.record(), "sentence": model.sentence()}
     assert model.size == 6
     model.check_image((1, 2, 3))
-    with pytest.raises(InputError, match="the variances have shape"):
+    with pytest.raises(InputError, match="the noise model is for images of shape"):
         model.check_image((1, 3, 2))
     Estimated(Isotropic(1.0), {}).check_image((1, 3, 2))
 

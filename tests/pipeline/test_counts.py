@@ -14,7 +14,7 @@ from scipy.stats import binom, binomtest
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.contrast import Filtered, Neighbourhood, Reference
 from attentest.noise import Poisson
-from attentest.noise.poisson import seen_share
+from attentest.noise.tested_image import seen_share
 from attentest.presentation.footnotes import contradiction_text, selection_notes
 from attentest.presentation.rows import row_of
 from attentest.record import ResultRecord

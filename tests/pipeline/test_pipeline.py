@@ -216,9 +216,9 @@ def test_impossible_noise_per_channel_is_refused(make: Callable[[], object], mes
     [
         (PerChannel([10.0, 40.0]), picture(3), "images of 2 channels, but the image has 3"),
         (PerChannel([10.0, 20.0, 40.0]), picture(1, size=(12, 12)), "images of 3 channels, but the image has 1"),
-        (PerChannel([1.0, 2.0, 3.0], Diagonal(np.ones((27, 20)))), picture(3), r"variances have shape \(27, 20\)"),
-        (Diagonal(np.ones((20, 27, 3))), picture(3), r"variances have shape \(20, 27, 3\), but the image is"),
-        (Diagonal(np.ones((27, 20))), picture(1), r"variances have shape \(27, 20\)"),
+        (PerChannel([1.0, 2.0, 3.0], Diagonal(np.ones((27, 20)))), picture(3), r"images of shape \(27, 20\)"),
+        (Diagonal(np.ones((20, 27, 3))), picture(3), r"images of shape \(20, 27, 3\), but the image is"),
+        (Diagonal(np.ones((27, 20))), picture(1), r"images of shape \(27, 20\)"),
     ],
 )
 def test_noise_of_another_shape_is_refused(noise: Any, image: Any, message: str) -> None:

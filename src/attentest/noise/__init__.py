@@ -10,8 +10,7 @@ image itself (:func:`from_image`).
 
 from __future__ import annotations
 
-from attentest.noise.correlated import AR1, ARAlong, Diagonal, Isotropic
-from attentest.noise.dense import Dense
+from attentest.noise.correlated import AR1, ARAlong, Dense, Diagonal, Isotropic
 from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise
 from attentest.noise.estimators import (
     AR1Covariance,
@@ -25,9 +24,8 @@ from attentest.noise.estimators import (
 )
 from attentest.noise.model import BaseNoise, FitsNoise, FloatArray, ImageNoise, NoiseModel
 from attentest.noise.noise_file import load_noise, save_noise
-from attentest.noise.poisson import Poisson
 from attentest.noise.stationary import LocallyStationary, Stationary
-from attentest.noise.tested_image import FromImage, OwnGain, from_image
+from attentest.noise.tested_image import FromImage, OwnGain, Poisson, from_image
 
 __all__ = [
     "AR1",

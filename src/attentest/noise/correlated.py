@@ -1,9 +1,9 @@
-"""Noise given by standard deviations and a correlation: of independent pixels, or one that falls exponentially."""
+"""Noise given by standard deviations and a correlation, which is none or falls exponentially, or by a matrix."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -26,6 +26,12 @@ from attentest.noise.model import (
 
 STEP = 1e-4  # step of the numerical derivative with respect to a correlation
 
+SYMMETRY_TOLERANCE = 1e-10
+"""Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
+
+DEFINITENESS_TOLERANCE = 1e-10
+"""Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
+
 VALUES_TOGETHER = 2**20
 """Values that are filtered at a time: a filter takes several times the memory of what it filters."""
 
@@ -33,10 +39,12 @@ VALUES_TOGETHER = 2**20
 class CorrelatedNoise(BaseNoise):
     """Base class of noise with the covariance D C D: factors D on the values of an image, and a covariance C.
 
-    Mostly D are the standard deviations, and C is a correlation. A model says its factors and, unless its pixels are
-    independent, what follows from C.
+    Mostly D are the standard deviations, and C is a correlation: that of independent pixels, or one that falls with
+    the distance along some axes (``_decay``). Noise with another C defines products, draws and entries of its own.
     """
 
+    shape: tuple[int, ...] | None = None
+    """The (*axes) or (C, *axes) of the images that it is for; None for any."""
     _scale: float = 1.0
     """Standard deviation of noise with the covariance C: 1 where C is a correlation."""
 
@@ -45,22 +53,48 @@ class CorrelatedNoise(BaseNoise):
         """The factor on all values of an image, or those (n,) on each."""
         raise NotImplementedError
 
+    def _decay(self, n: int) -> tuple[float, tuple[int, ...], Sequence[int]]:
+        """Return rho, the sides of the array of an image's ``n`` values, and its axes along which C is rho^distance.
+
+        Values that differ along another axis are independent.
+        """
+        return 0.0, (n,), ()
+
     def _product(self, v: FloatArray) -> FloatArray:
         """Return ``C v`` along the last axis as a new array."""
-        return np.array(v, dtype=np.float64)
+        rho, sides, axes = self._decay(v.shape[-1])
+        product = (v if axes else np.array(v, dtype=np.float64)).reshape(*v.shape[:-1], *sides)
+        for axis in axes:
+            product = covariance_product(product, rho, axis)
+        return product.reshape(v.shape)
 
     def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
         """Draw ``k`` vectors (k, n) with the covariance C."""
-        return rng.standard_normal((k, n))
+        rho, sides, axes = self._decay(n)
+        draws = rng.standard_normal((k, *sides))
+        for axis in axes:
+            draws = stationary_series(draws, rho, axis)
+        return draws.reshape(k, n)
 
-    def _few(self, places: NDArray[np.int64]) -> FloatArray:
+    def _few(self, places: NDArray[np.int64], n: int) -> FloatArray:
         """Return the entries (m, m) of C at a few places (m,)."""
-        return np.eye(len(places))
+        rho, sides, axes = self._decay(n)
+        lags = np.abs([np.subtract.outer(along, along) for along in np.unravel_index(places, sides)])
+        independent = np.delete(lags, list(axes), axis=0).any(axis=0)
+        return np.where(independent, 0.0, rho ** lags[list(axes)].sum(axis=0))
 
     @property
     def size(self) -> int | None:
         """Length of the vectors it applies to, or None for any length."""
-        return None if isinstance(self._factors, float) else len(self._factors)
+        return None if self.shape is None else math.prod(self.shape)
+
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Raise an error for images (C, *axes) of another shape."""
+        if self.shape is not None and shape not in (self.shape, (1, *self.shape)):
+            raise InputError(
+                f"the noise model is for images of shape {self.shape}, but the image is {named_shape(shape)}: make one "
+                "for that shape."
+            )
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` along the last axis of an array of shape (..., n)."""
@@ -85,7 +119,7 @@ class CorrelatedNoise(BaseNoise):
     def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
         """Return the covariances (m, m) of a few values of an image."""
         factors = np.broadcast_to(self._factors, n)[places]
-        return np.outer(factors, factors) * self._few(places)
+        return np.outer(factors, factors) * self._few(places, n)
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
         """Return the number of pixels: a variance that all of them share."""
@@ -134,6 +168,8 @@ class Diagonal(CorrelatedNoise):
     parameters: ClassVar = {"variance": np.ndarray}
     estimator: ClassVar = "pixel"
 
+    shape: tuple[int, ...]
+
     def __init__(self, variance: ArrayLike) -> None:
         values = finite_array(variance, "variance")
         self.shape = values.shape
@@ -148,11 +184,8 @@ class Diagonal(CorrelatedNoise):
 
     def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, *axes) of another shape than the variances, unless these are flat."""
-        if len(self.shape) > 1 and shape not in (self.shape, (1, *self.shape)):
-            raise InputError(
-                f"the variances have shape {self.shape}, but the image is {named_shape(shape)}: give them in that "
-                "shape."
-            )
+        if len(self.shape) > 1:
+            super().check_image(shape)
 
     def __repr__(self) -> str:
         return f"Diagonal(<{self.size} variances, sd {deviations_text(self.variance)}>)"
@@ -250,14 +283,8 @@ class AR1(CorrelatedNoise):
     def _direction(self) -> str:
         return "in reading order"
 
-    def _product(self, v: FloatArray) -> FloatArray:
-        return covariance_product(v, self.rho)
-
-    def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
-        return stationary_series(rng.standard_normal((k, n)), self.rho)
-
-    def _few(self, places: NDArray[np.int64]) -> FloatArray:
-        return np.asarray(self.rho ** np.abs(np.subtract.outer(places, places)))
+    def _decay(self, n: int) -> tuple[float, tuple[int, ...], Sequence[int]]:
+        return self.rho, (n,), (-1,)
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
         """Return those of v g(r / v), with v the mean of y_i^2 and r that of y_i y_(i+1): linear in (v, r) nearby."""
@@ -319,30 +346,8 @@ class ARAlong(AR1):
             self, "axis", whole_number(self.axis, "axis (counted from the last, -1)", -len(self.shape), -1)
         )
 
-    def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, *axes) of another shape."""
-        if shape not in (self.shape, (1, *self.shape)):
-            raise InputError(
-                f"the noise model is for images of shape {self.shape}, but the image is {named_shape(shape)}: make one "
-                "for that shape."
-            )
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return math.prod(self.shape)
-
-    def _product(self, v: FloatArray) -> FloatArray:
-        return covariance_product(v.reshape(*v.shape[:-1], *self.shape), self.rho, self.axis).reshape(v.shape)
-
-    def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
-        return stationary_series(rng.standard_normal((k, *self.shape)), self.rho, self.axis).reshape(k, n)
-
-    def _few(self, places: NDArray[np.int64]) -> FloatArray:
-        along = list(np.unravel_index(places, self.shape))
-        distance = np.abs(np.subtract.outer(along[self.axis], along.pop(self.axis)))
-        same = np.logical_and.reduce([np.equal.outer(index, index) for index in along], initial=True)
-        return np.asarray(np.where(same, self.rho**distance, 0.0))
+    def _decay(self, n: int) -> tuple[float, tuple[int, ...], Sequence[int]]:
+        return self.rho, self.shape, (self.axis,)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON-ready values."""
@@ -363,9 +368,12 @@ class Exponential(CorrelatedNoise):
     name: ClassVar = "exponential"
     parameters: ClassVar = {"deviations": np.ndarray, "length": float}
 
+    shape: tuple[int, ...]
+
     def __init__(self, deviations: ArrayLike, length: float) -> None:
         self.deviations: FloatArray = np.array(deviations, dtype=np.float64)
         self.length = float(length)
+        self.shape = self.deviations.shape
 
     def __repr__(self) -> str:
         return f"Exponential(<sd {deviations_text(self._factors**2)}>, length={self.length:g})"
@@ -374,27 +382,13 @@ class Exponential(CorrelatedNoise):
     def _factors(self) -> FloatArray:
         return self.deviations.ravel()
 
-    def _product(self, v: FloatArray) -> FloatArray:
-        planes = v.reshape(*v.shape[:-1], *self.deviations.shape)
-        for axis in range(1 - self.deviations.ndim, 0):
-            planes = covariance_product(planes, neighbour_correlation(self.length), axis)
-        return planes.reshape(v.shape)
-
-    def _draw(self, rng: np.random.Generator, k: int, n: int) -> FloatArray:
-        planes = rng.standard_normal((k, *self.deviations.shape))
-        for axis in range(1 - self.deviations.ndim, 0):
-            planes = stationary_series(planes, neighbour_correlation(self.length), axis)
-        return planes.reshape(k, n)
-
-    def _few(self, places: NDArray[np.int64]) -> FloatArray:
-        channel, *axes = np.unravel_index(places, self.deviations.shape)
-        distance = sum(np.abs(np.subtract.outer(along, along)) for along in axes)
-        return np.asarray(neighbour_correlation(self.length) ** distance * np.equal.outer(channel, channel))
+    def _decay(self, n: int) -> tuple[float, tuple[int, ...], Sequence[int]]:
+        return neighbour_correlation(self.length), self.shape, range(1 - len(self.shape), 0)
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
         """Return those of one variance of pixels with correlations r^distance: fewer by the sum of squares."""
         r = neighbour_correlation(self.length)
-        return np.full(len(eta), float(eta.shape[1])) * ((1 - r**2) / (1 + r**2)) ** (self.deviations.ndim - 1)
+        return np.full(len(eta), float(eta.shape[1])) * ((1 - r**2) / (1 + r**2)) ** (len(self.shape) - 1)
 
     def correlation_length(self) -> float:
         """Return the correlation length in pixels."""
@@ -410,3 +404,83 @@ class Exponential(CorrelatedNoise):
             f"A standard deviation of {deviations_text(self._factors**2)}, and a correlation that falls to "
             f"1/e within {self.length:.6g} pixels along each axis"
         )
+
+
+class Dense(BaseNoise):
+    """Noise with a full covariance matrix, for small images.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n)
+        Symmetric positive semi-definite; checked here, in O(n^3).
+    """
+
+    name: ClassVar = "dense"
+    parameters: ClassVar = {"covariance": np.ndarray}
+    estimator: ClassVar = "shrunk"
+
+    def __init__(self, covariance: ArrayLike) -> None:
+        matrix = finite_array(covariance, "covariance")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+            raise InputError(f"covariance must be a square (n, n) matrix, got shape {matrix.shape}.")
+        asymmetry = np.abs(matrix - matrix.T).max()
+        if asymmetry > SYMMETRY_TOLERANCE * np.abs(matrix).max():
+            raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")
+        matrix = matrix / 2 + matrix.T / 2
+        matrix.setflags(write=False)
+        self.covariance: FloatArray = matrix
+        self.factor: FloatArray = _cholesky_factor(matrix)
+
+    def __repr__(self) -> str:
+        return f"Dense(<{self.size} x {self.size} covariance, sd {deviations_text(np.diag(self.covariance))}>)"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return int(self.covariance.shape[0])
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``covariance @ v`` along the last axis."""
+        return v @ self.covariance
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return rng.standard_normal(sample_shape(k, n, self.size)) @ self.factor.T
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return np.diag(self.covariance)
+
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few pixels."""
+        return np.asarray(self.covariance[np.ix_(places, places)])
+
+    def words(self) -> str:
+        """Return the model in words."""
+        variances = np.diag(self.covariance)
+        scale = np.sqrt(np.outer(variances, variances))
+        correlations = np.divide(self.covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+        np.fill_diagonal(correlations, 0.0)
+        strongest = correlations.flat[np.abs(correlations).argmax()]
+        return (
+            f"A covariance matrix of all {self.size:,} pixel values, with the standard deviations "
+            f"{deviations_text(variances)} and {strongest:z.2f} as the strongest correlation"
+        )
+
+
+def _cholesky_factor(covariance: FloatArray) -> FloatArray:
+    """Return the lower Cholesky factor (n, n) of a covariance plus a tiny diagonal, which a singular one needs."""
+    from scipy.linalg import cholesky  # here because scipy.linalg is slow to import
+
+    largest = float(np.diag(covariance).max())
+    regular = covariance + DEFINITENESS_TOLERANCE * largest * np.eye(len(covariance))
+    try:
+        if largest <= 0:
+            raise np.linalg.LinAlgError("no positive variance")
+        return np.asarray(cholesky(regular, lower=True, check_finite=False), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        smallest = float(np.linalg.eigvalsh(covariance)[0])
+        raise InputError(
+            "covariance must be positive semi-definite with some variance, "
+            f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
+        ) from None

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number, whole_number
 from attentest.errors import NOISE_GUIDE, InputError, counted
-from attentest.noise.correlated import Isotropic
-from attentest.noise.dense import Dense
+from attentest.noise.correlated import Dense, Isotropic
 from attentest.noise.model import (
     LARGEST_SIGMA,
     SMALLEST_SIGMA,
@@ -28,7 +27,6 @@ from attentest.noise.model import (
     sample_shape,
     standard_deviation,
 )
-from attentest.noise.poisson import Poisson
 from attentest.registry import NOISE_ESTIMATORS
 
 LEAST_DEGREES = 2.0
@@ -305,15 +303,6 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
         f"noise must be a standard deviation, or a model or a fitted estimator from attentest.noise, "
         f"got {type(noise).__name__}: see {NOISE_GUIDE}."
     )
-
-
-def as_test_noise(noise: NoiseLike | ImageNoise | str) -> NoiseModel | ImageNoise:
-    """Return what a test takes as its noise: a noise model, or an estimator of the noise from each image as it is."""
-    if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
-        return noise
-    if isinstance(noise, str) and noise == Poisson.name:
-        return Poisson()
-    return as_noise(noise)  # type: ignore[arg-type]  # raises an error for a class
 
 
 def _fitted(estimator: FitsNoise) -> NoiseModel:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from attentest.checks import positive_number, whole_number
 from attentest.errors import InputError, speaking_of, worded
 from attentest.markup import definition_table
-from attentest.noise.correlated import AR1, ARAlong, Diagonal, Isotropic
-from attentest.noise.dense import Dense
+from attentest.noise.correlated import AR1, ARAlong, Dense, Diagonal, Isotropic
 from attentest.noise.derived import PerChannel, as_noise
 from attentest.noise.local_variance import equal_strength
 from attentest.noise.model import AXIS_LETTERS, FloatArray, NoiseModel, complete, shown_record

@@ -341,3 +341,27 @@ def deviations_text(variances: FloatArray) -> str:
         return ", ".join(f"{deviation:.3g}" for deviation in np.sqrt(variances))
     ends = (f"{np.sqrt(variance):.3g}" for variance in (variances.min(), variances.max()))
     return " to ".join(dict.fromkeys(ends))  # one number if they are the same
+
+
+SOLUTION_TOLERANCE = 1e-8  # largest residual, relative to the right-hand side: far below what changes a p-value visibly
+MOST_STEPS = 1000  # most steps: a covariance that takes more is nearly singular
+
+TOO_SMOOTH = (
+    "the noise that randomised selection added is too smooth to compare with noise of this correlation length (its "
+    "covariance is nearly singular)"
+)
+
+
+class NearlySingularError(InputError):
+    """A covariance with which no linear system can be solved."""
+
+
+def solved(noise: NoiseModel, target: FloatArray) -> FloatArray:
+    """Return x (n,) with ``Sigma x = target`` (n,), by conjugate gradients."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    operator = LinearOperator((target.size, target.size), matvec=noise.apply, dtype=np.float64)
+    solution, steps = cg(operator, target, rtol=SOLUTION_TOLERANCE, maxiter=MOST_STEPS)
+    if steps:
+        raise NearlySingularError(f"{TOO_SMOOTH}: choose other correlation lengths, or randomise=0.")
+    return np.asarray(solution, dtype=np.float64)

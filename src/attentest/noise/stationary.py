@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.errors import InputError
-from attentest.noise.correlated import CorrelatedNoise
-from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
+from attentest.noise.correlated import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, CorrelatedNoise
 from attentest.noise.model import (
     LARGEST_SIGMA,
     SMALLEST_SIGMA,
@@ -55,7 +54,8 @@ def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, 
     if spectrum.min() >= 0:
         return stretched
     clipped = np.fft.fftshift(np.fft.irfftn(np.maximum(spectrum, 0.0), s=torus, axes=range(len(torus))))
-    return np.asarray((clipped + np.flip(clipped)) / 2 * (stretched[tuple(reach)] / _middle(clipped)))
+    variance, present = stretched.flat[stretched.size // 2], clipped.flat[clipped.size // 2]
+    return np.asarray((clipped + np.flip(clipped)) / 2 * (variance / present))
 
 
 def torus_and_spectrum(lags: FloatArray, shape: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray]:
@@ -70,11 +70,6 @@ def _on_torus(lags: FloatArray, torus: tuple[int, ...]) -> FloatArray:
     larger = np.zeros(torus)
     larger[tuple(slice(start, start + side) for start, side in zip(before, lags.shape, strict=True))] = lags
     return np.fft.ifftshift(larger)
-
-
-def _middle(lags: FloatArray) -> float:
-    """Return the value at lag zero."""
-    return float(lags[tuple(side // 2 for side in lags.shape)])
 
 
 MOST_ON_TORUS = 2**28
@@ -107,12 +102,16 @@ class LagNoise(CorrelatedNoise):
     as its eigenvalues; C is its restriction to the corner, and samples are corners of samples on the torus.
     """
 
+    shape: tuple[int, ...]
+    _lags_name: ClassVar[str]
+    """Parameter with the covariances by lag."""
+
     def __init__(self, autocovariance: ArrayLike, shape: Sequence[int]) -> None:
         self.shape = image_sides(shape)
         self._lags: FloatArray = _autocovariance(autocovariance, len(self.shape))
         if math.prod(2 * side - 1 for side in self.shape) > MOST_ON_TORUS:
             raise InputError(f"images of {self.shape} pixels take too much memory: give smaller ones.")
-        self._scale = float(np.sqrt(_middle(self._lags)))
+        self._scale = float(np.sqrt(self._lags.flat[self._lags.size // 2]))
         self._torus, spectrum = torus_and_spectrum(self._lags, self.shape)
         smallest, largest = float(spectrum.min()), float(spectrum.max())
         if smallest < -DEFINITENESS_TOLERANCE * largest:
@@ -132,11 +131,6 @@ class LagNoise(CorrelatedNoise):
                 f"{named_shape(shape)}: make one for these axes, and for several channels a PerChannel with it as its "
                 "spatial model."
             )
-
-    @property
-    def size(self) -> int:
-        """Number of pixels."""
-        return math.prod(self.shape)
 
     def _product(self, v: FloatArray) -> FloatArray:
         """Return the corner of a convolution on the torus."""
@@ -172,7 +166,7 @@ class LagNoise(CorrelatedNoise):
         sides = zip(self._lags.shape, self.shape, strict=True)
         return self._lags[tuple(slice(max(0, lags // 2 + 1 - side), lags // 2 + side) for lags, side in sides)]
 
-    def _few(self, places: NDArray[np.int64]) -> FloatArray:
+    def _few(self, places: NDArray[np.int64], n: int) -> FloatArray:
         within = np.ones((len(places), len(places)), dtype=bool)
         index = []
         for along, side in zip(np.unravel_index(places, self.shape), self._lags.shape, strict=True):
@@ -234,11 +228,8 @@ class LagNoise(CorrelatedNoise):
         present = self.correlation_length()
         if not present:
             return super()._stretched(length, shape)
-        return self._with_lags(stretched_lags(self._lags, length / present, self.shape))
-
-    def _with_lags(self, lags: FloatArray) -> BaseNoise:
-        """Return the same with other covariances by lag."""
-        raise NotImplementedError
+        lags = stretched_lags(self._lags, length / present, self.shape)
+        return type(self)(**{**self.arguments(), self._lags_name: lags})
 
     def _along_axes(self) -> list[FloatArray]:
         """Return the correlations of pixels 1, 2, ... apart along each axis."""
@@ -250,26 +241,32 @@ class LagNoise(CorrelatedNoise):
         return [line / self._scale**2 for line in lines]
 
     def record(self) -> dict[str, Any]:
-        """Return name, size, standard deviation (its root mean square if it varies) and the largest lags."""
-        sigma = float(np.sqrt(np.mean(np.square(self._factors * self._scale))))
-        lags = [side // 2 for side in self._lags.shape]
-        return {"model": self.name, "shape": list(self.shape), "sigma": sigma, "lags": lags}
+        """Return name, size, standard deviation (root mean square, least and greatest if it varies), largest lags."""
+        factors, lags = self._factors, [side // 2 for side in self._lags.shape]
+        sigma = float(np.sqrt(np.mean(np.square(factors * self._scale))))
+        record = {"model": self.name, "shape": list(self.shape), "sigma": sigma, "lags": lags}
+        return (
+            record if isinstance(factors, float) else {**record, "sigmas": [float(factors.min()), float(factors.max())]}
+        )
 
     def words(self) -> str:
         """Return the model in words."""
+        factors = self._factors
+        if isinstance(factors, float):
+            deviations = f"of {self._scale:.6g}"
+        else:
+            without = np.mean(factors == 0)
+            none = f" (none at {without:.1%} of the pixels)" if without else ""
+            deviations = f"from {factors.min():.6g} to {factors.max():.6g}, by the place in the image{none}"
         units, places = zip(*STEPS[len(self.shape)], strict=True)
         along = self._along_axes()
         furthest = _listed([f"{side // 2} {unit}" for side, unit in zip(self._lags.shape, units, strict=True)])
         near = _listed([f"{line[:1].sum():z.2f} {place}" for line, place in zip(along, places, strict=True)])
         fallen = _listed([f"{_falls_within(line):.1f} {unit}" for line, unit in zip(along, units, strict=True)])
         return (
-            f"A standard deviation {self._deviations_in_words()}, and a correlation that depends only on how far apart "
+            f"A standard deviation {deviations}, and a correlation that depends only on how far apart "
             f"two pixels are, up to {furthest}: {near}, 1/e at {fallen}"
         )
-
-    def _deviations_in_words(self) -> str:
-        """Return what the sentence about the model says of its standard deviations."""
-        raise NotImplementedError
 
 
 class Stationary(LagNoise):
@@ -289,24 +286,16 @@ class Stationary(LagNoise):
     parameters: ClassVar = {"autocovariance": np.ndarray, "shape": list}
     estimator: ClassVar = "stationary"
 
-    @property
-    def autocovariance(self) -> FloatArray:
-        """Covariances by lag, as many axes as the images have."""
-        return self._lags
+    _factors = 1.0
+    _lags_name = "autocovariance"
 
-    @property
-    def _factors(self) -> float:
-        return 1.0
+    def __init__(self, autocovariance: ArrayLike, shape: Sequence[int]) -> None:
+        super().__init__(autocovariance, shape)
+        self.autocovariance = self._lags
 
     def __repr__(self) -> str:
         near = _listed([f"{correlations[:1].sum():z.2f}" for correlations in self._along_axes()])  # 0 without lags
         return f"Stationary(<sd {self._scale:.3g}, neighbours {near}>, shape={self.shape})"
-
-    def _with_lags(self, lags: FloatArray) -> Stationary:
-        return Stationary(lags, self.shape)
-
-    def _deviations_in_words(self) -> str:
-        return f"of {self._scale:.6g}"
 
 
 ROUNDING = 1e-9  # a correlation at lag zero that is closer to 1 than this is 1 up to rounding error
@@ -329,6 +318,7 @@ class LocallyStationary(LagNoise):
     name: ClassVar = "locally stationary"
     parameters: ClassVar = {"deviations": np.ndarray, "autocorrelation": np.ndarray}
     estimator: ClassVar = "locally-stationary"
+    _lags_name = "autocorrelation"
 
     def __init__(self, deviations: ArrayLike, autocorrelation: ArrayLike) -> None:
         field = finite_array(deviations, "deviations")
@@ -343,14 +333,10 @@ class LocallyStationary(LagNoise):
         field.setflags(write=False)
         self.deviations: FloatArray = field
         super().__init__(autocorrelation, field.shape)
+        self.autocorrelation = self._lags
         variance = self._scale**2
         if abs(variance - 1) > ROUNDING:
             raise InputError(f"autocorrelation must be 1 in the middle, at lag zero, got {variance:.6g} there.")
-
-    @property
-    def autocorrelation(self) -> FloatArray:
-        """Correlations by lag, as many axes as the images have."""
-        return self._lags
 
     @property
     def _factors(self) -> FloatArray:
@@ -368,18 +354,6 @@ class LocallyStationary(LagNoise):
         )
         by_correlation = super().degrees_per_image(self._factors * eta, origin)
         return np.asarray(1 / (1 / by_correlation + squares / gaussian_pixels(smoothing, len(self.shape))))
-
-    def _with_lags(self, lags: FloatArray) -> LocallyStationary:
-        return LocallyStationary(self.deviations, lags)
-
-    def record(self) -> dict[str, Any]:
-        """Return name, size, root mean square, least and greatest standard deviation, and the largest lags."""
-        return {**super().record(), "sigmas": [float(self._factors.min()), float(self._factors.max())]}
-
-    def _deviations_in_words(self) -> str:
-        least, most, without = self._factors.min(), self._factors.max(), np.mean(self._factors == 0)
-        none = f" (none at {without:.1%} of the pixels)" if without else ""
-        return f"from {least:.6g} to {most:.6g}, by the place in the image{none}"
 
 
 def _falls_within(correlations: FloatArray) -> float:
@@ -402,7 +376,7 @@ def _autocovariance(values: ArrayLike, dimension: int) -> FloatArray:
             f"middle, got shape {lags.shape} for images with {dimension} of them."
         )
     largest = np.abs(lags).max()
-    middle = _middle(lags)
+    middle = float(lags.flat[lags.size // 2])
     if middle <= 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
         raise InputError(
             "autocovariance must have the variance in the middle, positive and no smaller than any covariance, "

@@ -1,13 +1,13 @@
-"""Noise of each tested image: estimated from the image itself, for lack of reference images, or by its own gain."""
+"""Noise of each tested image: estimated from the image itself, by its own gain, or that of counts."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,23 @@ from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.markup import definition_table
 from attentest.noise.correlated import Isotropic
-from attentest.noise.derived import FROM_IMAGE, Estimated, PerChannel, Scaled, as_noise, estimation_words
+from attentest.noise.derived import (
+    FROM_IMAGE,
+    Estimated,
+    NoiseLike,
+    PerChannel,
+    Scaled,
+    as_noise,
+    estimation_words,
+)
 from attentest.noise.estimators import NoiseEstimator
 from attentest.noise.model import (
     AXIS_LETTERS,
     LARGEST_SIGMA,
     SMALLEST_SIGMA,
+    BaseNoise,
     FloatArray,
+    ImageNoise,
     NoiseModel,
     complete,
     named_shape,
@@ -307,3 +317,83 @@ class OwnGain(_PerImage):
     def describe(self) -> dict[str, Any]:
         """Return the method, its sentence, and the noise model that is scaled."""
         return {**super().describe(), "of": complete(self.estimator.noise_).record()}
+
+
+LARGEST_COUNT = 2.0**53  # beyond it float64 does not hold every whole number
+
+
+@dataclass(frozen=True)
+class Poisson(BaseNoise):
+    """Pixels that count photons, decays or particles, as the noise of an AttentionTest: ``noise="poisson"``.
+
+    Before the model sees an image, each count is divided at random: a share 1 / (1 + gamma^2) of it, on average, is
+    what the model chooses the region on, and the rest is what is tested (gamma is the test's ``randomise``, by default
+    1, a half). Parts of a Poisson count are independent of each other. So the test is exact, with no noise model and
+    no search: of the counts put aside, the number in the region is binomial if the mean rates are equal, whatever the
+    rates of single pixels are. The image must be the counts themselves, neither scaled nor corrected.
+
+    Parameters
+    ----------
+    rate
+        Mean count of an image: one with far smaller differences between neighbours can hardly be counts, and is said
+        not to have the noise. 0 where it is not known.
+    """
+
+    name: ClassVar = "poisson"
+    parameters: ClassVar[Mapping[str, type]] = {}
+
+    rate: float = field(default=0.0, repr=False)
+
+    def for_image(self, pixels: FloatArray) -> Poisson:
+        """Return the noise of an image (C, *axes); raise an error if its pixels are no counts."""
+        counts = np.asarray(pixels, dtype=np.float64)
+        wrong = ~(np.isfinite(counts) & (counts >= 0) & (counts <= LARGEST_COUNT) & (counts == np.floor(counts)))
+        if wrong.any():
+            raise InputError(
+                f"noise='poisson' is for images of counts, whole numbers from 0 to 2^53, but a pixel is "
+                f"{counts[wrong][0]:.6g}: give the counts before they are scaled or corrected, or another noise.",
+                "noise",
+            )
+        return Poisson(rate=float(counts.mean()))
+
+    def thinned(self, rng: np.random.Generator, counts: FloatArray, gamma: float) -> FloatArray:
+        """Return what the model sees of counts, in their own scale: a random part of each, divided by its share."""
+        return np.asarray(rng.binomial(counts.astype(np.int64), seen_share(gamma)) / seen_share(gamma))
+
+    def apply(self, v: FloatArray) -> NoReturn:
+        """Raise an error: there is no covariance."""
+        raise InputError(
+            "noise='poisson' has no covariance: counts can be tested, but certificates, margins, permutation tests, "
+            "sensitivity, calibration and power need Gaussian noise.",
+            "noise",
+        )
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> NoReturn:
+        """Raise an error: the noise depends on the rates."""
+        self.apply(np.empty(0))
+
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the variances of pixels of the mean rate."""
+        return self.rate * np.eye(len(places))
+
+    def words(self) -> str:
+        """Return the noise in words."""
+        return "Poisson counts, of any mean in each pixel"
+
+    def origin_words(self) -> str:
+        """Return what the test makes of it."""
+        return "the test of counts that the model did not see is exact, without a noise model"
+
+
+def seen_share(gamma: float) -> float:
+    """Return the share of each count that the model sees: the one whose noise is sqrt(1 + gamma^2) times as large."""
+    return 1 / (1 + gamma**2)
+
+
+def as_test_noise(noise: NoiseLike | ImageNoise | str) -> NoiseModel | ImageNoise:
+    """Return what a test takes as its noise: a noise model, or an estimator of the noise from each image as it is."""
+    if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
+        return noise
+    if isinstance(noise, str) and noise == Poisson.name:
+        return Poisson()
+    return as_noise(noise)  # type: ignore[arg-type]  # raises an error for a class

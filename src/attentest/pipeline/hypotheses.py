@@ -22,9 +22,8 @@ from attentest.contrast.contrast import (
 from attentest.errors import InputError
 from attentest.images.sample import add_values, stacked
 from attentest.noise import NoiseModel
-from attentest.noise.dense import solved
-from attentest.noise.model import complete
-from attentest.noise.poisson import seen_share
+from attentest.noise.model import complete, solved
+from attentest.noise.tested_image import seen_share
 from attentest.pipeline.observation import Observation
 from attentest.search import CONVERGED, SearchOutcome
 from attentest.statistics.counts import BinomialCounts

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.images.sample import channels_last
-from attentest.noise.dense import TOO_SMOOTH, NearlySingularError
-from attentest.noise.model import complete
+from attentest.noise.model import TOO_SMOOTH, NearlySingularError, complete
 from attentest.pipeline.inputs import Input
 from attentest.pipeline.many_images import ImageTests
 from attentest.pipeline.run import Pipeline, Request

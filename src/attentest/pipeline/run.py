@@ -24,8 +24,8 @@ from attentest.contrast.contrast import as_connectivity
 from attentest.definition import REGION_RULES, Definition
 from attentest.errors import InputError, SearchError
 from attentest.images.sample import channels_last
+from attentest.noise import Poisson
 from attentest.noise.implausible import noise_doubts
-from attentest.noise.poisson import Poisson
 from attentest.pipeline.hypotheses import (
     COUNTED,
     Lines,
