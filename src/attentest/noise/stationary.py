@@ -245,9 +245,9 @@ class LagNoise(CorrelatedNoise):
         factors, lags = self._factors, [side // 2 for side in self._lags.shape]
         sigma = float(np.sqrt(np.mean(np.square(factors * self._scale))))
         record = {"model": self.name, "shape": list(self.shape), "sigma": sigma, "lags": lags}
-        return (
-            record if isinstance(factors, float) else {**record, "sigmas": [float(factors.min()), float(factors.max())]}
-        )
+        if not isinstance(factors, float):
+            record["sigmas"] = [float(factors.min()), float(factors.max())]
+        return record
 
     def words(self) -> str:
         """Return the model in words."""
