@@ -24,12 +24,12 @@ from attentest.results.result import AttentionTestResult as AttentionTestResult
 from attentest.runs.process_engine import ProcessEngine as ProcessEngine
 from attentest.runs.ray_engine import RayEngine as RayEngine
 from attentest.search.certification import Certification as Certification
-from attentest.simulation.calibration.calibrate import calibrate as calibrate
-from attentest.simulation.calibration.calibration import Calibration as Calibration
+from attentest.simulation.calibrate import calibrate as calibrate
+from attentest.simulation.calibration import Calibration as Calibration
 from attentest.simulation.noise_check.noise_check import NoiseCheck as NoiseCheck
 from attentest.simulation.noise_check.noise_check import noise_check as noise_check
-from attentest.simulation.power.plan import Plan as Plan
-from attentest.simulation.power.simulate import plan as plan
+from attentest.simulation.plan import Plan as Plan
+from attentest.simulation.power import plan as plan
 from attentest.simulation.sanity import Sanity as Sanity
 from attentest.simulation.sanity import sanity as sanity
 from attentest.statistics.inference import ConfidenceInterval as ConfidenceInterval

@@ -22,7 +22,7 @@ from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
 from attentest.noise import AR1
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import NullImages
+from attentest.simulation.calibrate import NullImages
 from attentest.training.classifier import TrainedModel
 from command_line import run_main
 

@@ -25,7 +25,7 @@ from attentest.images.sample import Sample
 from attentest.noise import Diagonal, Isotropic, save_noise
 from attentest.runs.record_lines import add_line
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import NullImages
+from attentest.simulation.calibrate import NullImages
 from attentest.simulation.images import SimulatedImages
 from command_line import full_disk, kill_at_random
 

@@ -19,8 +19,8 @@ from attentest.noise import (
     save_noise,
 )
 from attentest.noise.estimators import CHOICE_LEVEL
-from attentest.noise.local_variance import Cells, equal_strength
 from attentest.noise.model import complete
+from attentest.noise.residuals import Cells, equal_strength
 from attentest.registry import NOISE_ESTIMATORS
 
 SIDE = 16

@@ -28,7 +28,7 @@ from attentest.noise import (
 )
 from attentest.noise.correlated import Exponential
 from attentest.noise.model import complete
-from attentest.noise.stationary_correlation import lag_weights
+from attentest.noise.residuals import lag_weights
 
 SIDE = 8
 LAGS = np.hypot(*np.meshgrid(np.arange(1.0 - SIDE, SIDE), np.arange(1.0 - SIDE, SIDE)))

@@ -28,7 +28,7 @@ from attentest.presentation.rows import row_of
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import NullImages, ReestimatedNoise
+from attentest.simulation.calibrate import NullImages, ReestimatedNoise
 from attentest.statistics.selection_laws import RandomisedStudent, TruncatedStudent
 from toys import SoftmaxScores, tiny_vit
 

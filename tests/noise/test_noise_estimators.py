@@ -26,7 +26,7 @@ from attentest.noise import (
     StationaryCovariance,
     as_noise,
 )
-from attentest.noise.stationary_correlation import fitted_tail
+from attentest.noise.residuals import fitted_tail
 
 H, W = 6, 8
 CHANNELS = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])

@@ -38,10 +38,9 @@ from attentest.noise import (
 )
 from attentest.noise.correlated import Exponential
 from attentest.noise.implausible import detail_deviations, noise_doubts
-from attentest.noise.local_variance import Cells
 from attentest.noise.model import FloatArray, complete
+from attentest.noise.residuals import Cells, fitted_tail
 from attentest.noise.stationary import gaussian_pixels
-from attentest.noise.stationary_correlation import fitted_tail
 
 SIGNAL, VOLUME = (23,), (4, 5, 3)
 SHAPES = {1: SIGNAL, 3: VOLUME}

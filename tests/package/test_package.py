@@ -87,7 +87,7 @@ def test_every_public_name_can_be_imported() -> None:
     assert set(names) - {"__builtins__"} == set(attentest.__all__)
     assert all(names[name] is getattr(attentest, name) for name in attentest.__all__)
     assert attentest.noise is import_module("attentest.noise")
-    assert attentest.calibrate is import_module("attentest.simulation.calibration.calibrate").calibrate
+    assert attentest.calibrate is import_module("attentest.simulation.calibrate").calibrate
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

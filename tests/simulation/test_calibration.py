@@ -14,8 +14,8 @@ from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing
 from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import NullImages
-from attentest.simulation.calibration.calibration import ALPHAS, ERROR_RATE, Calibration, check_row
+from attentest.simulation.calibrate import NullImages
+from attentest.simulation.calibration import ALPHAS, ERROR_RATE, Calibration, check_row
 from attentest.simulation.images import SimulatedImages
 from attentest.statistics.multiple_testing import rejection_limits
 from shuffled_engine import ShuffledEngine

@@ -26,8 +26,8 @@ from attentest.noise import (
     PooledVariance,
     Stationary,
 )
-from attentest.noise.local_variance import Cells
 from attentest.noise.model import DRAWS, complete
+from attentest.noise.residuals import Cells
 from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, ranked, undecided, verdicts
 from attentest.simulation.noise_check.measures import (
     Measures,

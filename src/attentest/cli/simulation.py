@@ -30,9 +30,9 @@ from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, REGION_UNITS
 if TYPE_CHECKING:
     from attentest.runs.engine import Engine
     from attentest.runs.records import Row
-    from attentest.simulation.calibration.calibrate import NullImages
-    from attentest.simulation.calibration.calibration import Calibration
-    from attentest.simulation.power.plan import Plan
+    from attentest.simulation.calibrate import NullImages
+    from attentest.simulation.calibration import Calibration
+    from attentest.simulation.plan import Plan
 
 RECORDS = "null_images.jsonl"  # rows of the null images that a calibration is reported from
 
@@ -91,7 +91,7 @@ class SimulationOptions:
         from attentest.files import write_complete
         from attentest.presentation.figure import save_figure
         from attentest.presentation.tables import write_csv
-        from attentest.simulation.power.plan import Plan
+        from attentest.simulation.plan import Plan
 
         try:
             if self.out is not None:
@@ -176,8 +176,8 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     drawing.check(options, [] if mean is None else [mean])
 
     from attentest.images.image_file import read_image
-    from attentest.simulation.calibration.calibrate import NullImages, image_count
-    from attentest.simulation.calibration.calibration import ALPHAS, Calibration
+    from attentest.simulation.calibrate import NullImages, image_count
+    from attentest.simulation.calibration import ALPHAS, Calibration
 
     image_count(images)
     drawn = drawing.drawn(options.noise)
@@ -229,7 +229,7 @@ def _recorded(
         return
     from attentest.runs.record_lines import alone_in
     from attentest.runs.records import RecordFile, record_header
-    from attentest.simulation.calibration.calibration import check_row
+    from attentest.simulation.calibration import check_row
 
     header = record_header(images.test, images.describe(), engine, drawing.seed)
     with alone_in(out), RecordFile(out / RECORDS).writing(header, check_row=check_row) as writer:
@@ -312,7 +312,7 @@ def power(
     if not sources and (drawing.frame is not None or drawing.window):
         raise InputError("--frame and --window are for image files, and none are given.")
     drawing.check(options, [source.path for source in sources])
-    from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
+    from attentest.simulation.power import RANDOMISE, REGIONS, Simulation
 
     drawn = drawing.drawn(options.noise)
     test = options.attention_test(None if drawing.decide else Definition.confidence_level)

@@ -19,11 +19,10 @@ from attentest.errors import InputError, speaking_of, worded
 from attentest.markup import definition_table
 from attentest.noise.correlated import AR1, ARAlong, Dense, Diagonal, Isotropic
 from attentest.noise.derived import PerChannel, as_noise
-from attentest.noise.local_variance import equal_strength
 from attentest.noise.model import AXIS_LETTERS, FloatArray, NoiseModel, complete, shown_record
 from attentest.noise.reference_images import ReferenceImages, reference_images, varying_pixels
+from attentest.noise.residuals import checked_max_lag, equal_strength, stationary_correlation
 from attentest.noise.stationary import LocallyStationary, Stationary, default_smoothing
-from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -331,7 +330,7 @@ class AutomaticCovariance(NoiseEstimator):
     """Locally stationary noise if the images show that its strength differs over the image, else stationary noise.
 
     A test with the level 0.05 decides: an analysis of variance of the logs of the mean absolute residuals in up to
-    eight cells along each axis, with the images as repetitions (attentest.noise.local_variance). Two images do not
+    eight cells along each axis, with the images as repetitions (attentest.noise.residuals). Two images do not
     tell, and get the stationary model. Which one was chosen and why is in the record of the noise.
 
     Parameters

@@ -22,7 +22,7 @@ from attentest.noise.model import (
     named_shape,
     standard_deviation,
 )
-from attentest.noise.stationary_correlation import lag_weights
+from attentest.noise.residuals import lag_weights
 
 MOST_LAGS = 2**28  # largest number of stretched lags: they take 2 GiB
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.special import ndtri
 
-from attentest.noise.local_variance import Cells
 from attentest.noise.model import FloatArray
+from attentest.noise.residuals import Cells
 from attentest.noise.stationary import STEPS
 
 NEAR = 3  # largest lag along each axis whose correlations are tested one by one; longer ones are averaged in rings

@@ -11,7 +11,7 @@ from attentest.cohort.means import Estimate
 from attentest.cohort.shown import CHOSEN
 from attentest.progress import duration
 from attentest.search import CONVERGED
-from attentest.simulation.calibration.calibration import ALPHAS
+from attentest.simulation.calibration import ALPHAS
 from attentest.studies import document
 from attentest.studies.brain.condition import (
     CONDITIONS,

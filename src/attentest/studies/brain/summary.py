@@ -23,7 +23,7 @@ from attentest.errors import InputError
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import FailedImage
 from attentest.runs.records import Row, check_numbers, check_texts, read_runs
-from attentest.simulation.calibration.calibration import ALPHAS
+from attentest.simulation.calibration import ALPHAS
 from attentest.statistics.multiple_testing import least_differing
 from attentest.studies import measures
 from attentest.studies.brain.classifier import auc, has_both_classes

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.runs.records import Row
-from attentest.simulation.calibration.calibration import ALPHAS
+from attentest.simulation.calibration import ALPHAS
 from attentest.studies import measures as shared
 from attentest.studies.reproduction.experiment import EXPERIMENTS, Series
 from attentest.studies.reproduction.trial import check_row

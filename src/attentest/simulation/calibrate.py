@@ -25,7 +25,7 @@ from attentest.registry import NOISE_ESTIMATORS
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
 from attentest.runs.records import Row
-from attentest.simulation.calibration.calibration import ALPHAS, FALSE_HYPOTHESIS, PLUG_IN, Calibration
+from attentest.simulation.calibration import ALPHAS, FALSE_HYPOTHESIS, PLUG_IN, Calibration
 from attentest.simulation.images import SimulatedImages
 
 ESTIMATION = 2  # follows the seed of the reference images from which the noise of an image is estimated

@@ -1,1 +1,0 @@
-"""What a test would find: its power on simulated images, before there are data."""
