@@ -28,10 +28,10 @@ from attentest.simulation.calibrate import calibrate as calibrate
 from attentest.simulation.calibration import Calibration as Calibration
 from attentest.simulation.noise_check.noise_check import NoiseCheck as NoiseCheck
 from attentest.simulation.noise_check.noise_check import noise_check as noise_check
-from attentest.simulation.power import plan as plan
-from attentest.simulation.power_plan import Plan as Plan
+from attentest.simulation.plan import Plan as Plan
 from attentest.simulation.sanity import Sanity as Sanity
 from attentest.simulation.sanity import sanity as sanity
+from attentest.simulation.simulate import plan as plan
 from attentest.statistics.inference import ConfidenceInterval as ConfidenceInterval
 from attentest.training.bundled import bundled_model as bundled_model
 

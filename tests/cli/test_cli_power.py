@@ -19,7 +19,7 @@ from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.search import SpectralSearch
-from attentest.simulation.power import Simulation
+from attentest.simulation.simulate import Simulation
 
 MODEL = "tiny"
 """A link in the working directory."""

@@ -20,8 +20,8 @@ from attentest.noise import AR1, Dense, Diagonal, FromImage, Isotropic, PerChann
 from attentest.presentation.figure import new_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.images import noise_deviation
-from attentest.simulation.power import Simulation
-from attentest.simulation.power_plan import Design, SimulatedTests
+from attentest.simulation.plan import Design, SimulatedTests
+from attentest.simulation.simulate import Simulation
 from attentest.statistics.conditional_mean import detectable_means
 from attentest.statistics.multiple_testing import rate_of
 from attentest.statistics.selection_laws import RandomisedNormal, RandomisedStudent

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from attentest.runs.records import Row
     from attentest.simulation.calibrate import NullImages
     from attentest.simulation.calibration import Calibration
-    from attentest.simulation.power_plan import Plan
+    from attentest.simulation.plan import Plan
 
 RECORDS = "null_images.jsonl"  # rows of the null images that a calibration is reported from
 
@@ -91,7 +91,7 @@ class SimulationOptions:
         from attentest.files import write_complete
         from attentest.presentation.figure import save_figure
         from attentest.presentation.tables import write_csv
-        from attentest.simulation.power_plan import Plan
+        from attentest.simulation.plan import Plan
 
         try:
             if self.out is not None:
@@ -312,7 +312,7 @@ def power(
     if not sources and (drawing.frame is not None or drawing.window):
         raise InputError("--frame and --window are for image files, and none are given.")
     drawing.check(options, [source.path for source in sources])
-    from attentest.simulation.power import RANDOMISE, REGIONS, Simulation
+    from attentest.simulation.simulate import RANDOMISE, REGIONS, Simulation
 
     drawn = drawing.drawn(options.noise)
     test = options.attention_test(None if drawing.decide else Definition.confidence_level)
@@ -340,7 +340,7 @@ def power(
     with progress_bar(counted(len(simulation), "test")) as progress:
         finished = list(interruption.until(simulation.tests(progress)))
     if finished:
-        plan = simulation.power_plan(finished)
+        plan = simulation.plan(finished)
         values = {"images": images, "seed": drawing.seed, **plan.to_dict(), "settings": simulation.settings}
         drawing.report(plan, values, "", plan.summary())
     interruption.finish(len(simulation) // images, "row")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,19 @@ FROM_IMAGE = "estimated from the tested image itself"
 LONGEST_ORIGIN = 48  # most characters of the record that the representation of a model has
 VALUES_TOGETHER = 2**18  # values of contrasts of channels whose degrees of freedom are computed at a time
 MOST_AVERAGED = 10**9  # largest number of images: a larger one is a mistake
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _of_other(method: Method) -> Method:
+    """Return a method of noise that is made from another model: what it returns is that of the other model."""
+
+    @wraps(method)
+    def forwarded(self: DerivedNoise | PerChannel, *arguments: Any) -> Any:
+        return getattr(self.of, method.__name__)(*arguments)
+
+    return cast(Method, forwarded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +94,6 @@ class DerivedNoise(BaseNoise):
         """Draw ``k`` vectors."""
         return self._times(float(np.sqrt(self.variance_factor)), self.model.sample(rng, k, n))
 
-    def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for images (C, *axes) that the other model does not apply to."""
-        self.of.check_image(shape)
-
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each pixel."""
         return self._times(self.variance_factor, self.of.variances(n))
@@ -92,33 +102,20 @@ class DerivedNoise(BaseNoise):
         """Return the covariances (m, m) of a few pixels."""
         return self._times(self.variance_factor, self.of.covariances(places, n))
 
-    def degrees_of_freedom(self, eta: FloatArray) -> FloatArray:
-        """Return the degrees of freedom (k,) of the variances of contrasts (k, n), which a factor does not change."""
-        return self.of.degrees_of_freedom(eta)
-
-    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
-        """Return those of the other model, which a factor does not change."""
-        return self.of.degrees_per_image(eta, origin)
-
-    def correlation_length(self) -> float:
-        """Return the correlation length of the other model in pixels."""
-        return self.of.correlation_length()
+    check_image = _of_other(BaseNoise.check_image)
+    degrees_of_freedom = _of_other(BaseNoise.degrees_of_freedom)
+    degrees_per_image = _of_other(BaseNoise.degrees_per_image)
+    correlation_length = _of_other(BaseNoise.correlation_length)
+    fresh_estimator = _of_other(BaseNoise.fresh_estimator)
+    origin_words = _of_other(BaseNoise.origin_words)
 
     def _stretched(self, length: float, shape: tuple[int, ...]) -> Self:
         return replace(self, model=self.of.with_correlation_length(length, shape))
-
-    def fresh_estimator(self) -> Any:
-        """Return an estimator of noise like the other model, not fitted."""
-        return self.of.fresh_estimator()
 
     def record(self) -> dict[str, Any]:
         """Return name and parameters, and those of the other model."""
         parameters = {name: value for name, value in self.arguments().items() if name != "model"}
         return {"model": self.name, **parameters, "of": self.of.record()}
-
-    def origin_words(self) -> str:
-        """Return where the other model comes from."""
-        return self.of.origin_words()
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,6 +339,7 @@ class PerChannel(BaseNoise):
             values = np.diag([standard_deviation(sigma) ** 2 for sigma in values.tolist()])
         self._mixing = Dense(values)
         self.spatial = as_noise(spatial)
+        self.of = complete(self.spatial)
 
     def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, *axes) of another number of channels."""
@@ -350,7 +348,7 @@ class PerChannel(BaseNoise):
                 f"the noise model is for images of {counted(self._mixing.size, 'channel')}, but the image has "
                 f"{shape[0]}."
             )
-        complete(self.spatial).check_image((1, *shape[1:]))
+        self.of.check_image((1, *shape[1:]))
 
     def __repr__(self) -> str:
         return f"PerChannel(<sd {deviations_text(np.diag(self.channels))}>, {self.spatial!r})"
@@ -381,7 +379,7 @@ class PerChannel(BaseNoise):
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each value."""
         _, pixels = self._planes(n)
-        return np.outer(np.diag(self.channels), complete(self.spatial).variances(pixels)).ravel()
+        return np.outer(np.diag(self.channels), self.of.variances(pixels)).ravel()
 
     def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
         """Return the covariances (m, m) of a few values."""
@@ -389,7 +387,7 @@ class PerChannel(BaseNoise):
         channel, pixel = np.divmod(places, pixels)
         # A pixel of the plane may be asked for in several channels, but is one of the spatial model.
         planar, which = np.unique(pixel, return_inverse=True)
-        spatial = complete(self.spatial).covariances(planar, pixels)
+        spatial = self.of.covariances(planar, pixels)
         return np.asarray(self.channels[np.ix_(channel, channel)] * spatial[np.ix_(which, which)])
 
     def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
@@ -404,28 +402,23 @@ class PerChannel(BaseNoise):
         together = max(1, VALUES_TOGETHER // planes.shape[2])  # several leads at a time, because they share the draws
         for start in range(0, len(contrast), together):
             part = slice(start, start + together)
-            of_channel = complete(self.spatial).degrees_per_image(planes[contrast[part], channel[part]], origin)
+            of_channel = self.of.degrees_per_image(planes[contrast[part], channel[part]], origin)
             np.minimum.at(degrees, contrast[part], of_channel)
         return degrees
 
-    def correlation_length(self) -> float:
-        """Return the correlation length within a channel in pixels."""
-        return complete(self.spatial).correlation_length()
+    correlation_length = _of_other(BaseNoise.correlation_length)
+    fresh_estimator = _of_other(BaseNoise.fresh_estimator)
 
     def _stretched(self, length: float, shape: tuple[int, ...]) -> PerChannel:
-        return PerChannel(self.channels, complete(self.spatial).with_correlation_length(length, (1, *shape[1:])))
-
-    def fresh_estimator(self) -> Any:
-        """Return an estimator of such noise, not fitted: the one for its spatial model."""
-        return complete(self.spatial).fresh_estimator()
+        return PerChannel(self.channels, self.of.with_correlation_length(length, (1, *shape[1:])))
 
     def record(self) -> dict[str, Any]:
         """Return name and parameters."""
-        return {"model": self.name, "channels": self.channels.tolist(), "spatial": complete(self.spatial).record()}
+        return {"model": self.name, "channels": self.channels.tolist(), "spatial": self.of.record()}
 
     def words(self) -> str:
         """Return the model in words."""
-        within = _lower(complete(self.spatial).words())
+        within = _lower(self.of.words())
         rounded = [[float(f"{value:.4g}") for value in row] for row in self.channels.tolist()]
         return f"Channels with the covariance {json.dumps(rounded)}, and within each channel: {within}"
 

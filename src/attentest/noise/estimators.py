@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -217,11 +218,8 @@ class AR1Covariance(_PooledEstimator):
                 f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
                 "noise needs one strictly between -1 and 1: give more or larger images, or use another estimator."
             )
-        if axis is None:
-            return _with_channels(reference, lambda variance: AR1(rho, float(np.sqrt(variance))))
-        return _with_channels(
-            reference, lambda variance: ARAlong(rho, float(np.sqrt(variance)), shape=shape, axis=axis)
-        )
+        kind = partial(AR1, rho) if axis is None else partial(ARAlong, rho, shape=shape, axis=axis)
+        return _with_channels(reference, lambda variance: kind(float(np.sqrt(variance))))
 
 
 class StationaryCovariance(_PooledEstimator):

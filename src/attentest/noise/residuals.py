@@ -116,27 +116,13 @@ def checked_max_lag(max_lag: Any) -> int | None:
 
 
 def stationary_correlation(planes: FloatArray, used: NDArray[np.bool_], max_lag: int | None) -> FloatArray:
-    """Return the correlation of residuals at every lag, with a spectrum that is nowhere negative.
+    """Return the correlation of residuals at every lag (2H-1, 2W-1, ...), with a spectrum that is nowhere negative.
 
-    The products of pixels at a lag are averaged over the pairs of pixels with that lag, which is unbiased, but long
-    lags have few pairs. So beyond half of each side they give way to a smooth curve through the correlations at
-    shorter lags or, beyond ``max_lag``, to zero. Of the correlations without negative power, the nearest is taken, in
-    the sum of squares weighted by the number of pairs.
-
-    Parameters
-    ----------
-    planes : (K, C, *axes)
-        Residuals of K images, minus their mean, with variance 1; 0 where they are not used.
-    used : (*axes)
-        Whether a pixel is used.
-    max_lag
-        Largest lag at which correlations are taken as they are, falling to zero at twice that; None for half of
-        each side and a curve beyond.
-
-    Returns
-    -------
-    array of shape (2H-1, 2W-1) for two axes, and so on
-        Correlations at lags from -(H-1) to H-1 and from -(W-1) to W-1, with 1 in the middle.
+    Planes (K, C, *axes) are residuals of K images, minus their mean, with variance 1, and 0 at pixels (*axes) that are
+    not used. The products of pixels at a lag are averaged over the pairs of pixels with that lag, which is unbiased,
+    but long lags have few pairs. So beyond half of each side they give way to a smooth curve through the correlations
+    at shorter lags or, from ``max_lag`` to twice that, fall to zero. Of the correlations without negative power, the
+    nearest is taken, in the sum of squares weighted by the number of pairs. Lag zero, with 1, is in the middle.
     """
     count, channels, *sides = planes.shape
     pairs = np.maximum(np.round(_products(used[None].astype(np.float64))), 0.0)

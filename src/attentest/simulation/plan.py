@@ -410,30 +410,13 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         # Moved aside a little, so that bars do not hide each other.
         aside = 0.015 * width * (number - (len(designs) - 1) / 2)
         at = plan.noise_deviation * np.array([row.delta + aside for row in tests])
-        rates = [row.rejected for row in tests]
-        axes.vlines(at, [rate.low for rate in rates], [rate.high for rate in rates], color=shades[number], lw=1)
-        axes.plot(
-            at,
-            [rate.value for rate in rates],
-            color=shades[number],
-            lw=1.8,
-            marker=marker,
-            ms=4,
-            label=design.selection,
-        )
+        _draw_bars(axes, at, list(map(_rejected, tests)), shades[number], marker, design.selection)
     # Labels where the curves are not: they rise from the lower left to the upper right.
     for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
         axes.axhline(value, color=drawing.GREY, lw=1, ls=style)
-        axes.annotate(
-            f"{text} {value:g}",
-            (0.0 if side == "left" else 1.0, value),
-            xycoords=("axes fraction", "data"),
-            xytext=(3 if side == "left" else -3, 3),
-            textcoords="offset points",
-            ha=side,
-            fontsize=8.5,
-            color=drawing.GREY,
-        )
+        at_side, shift = ((0.0, value), (3, 3)) if side == "left" else ((1.0, value), (-3, 3))
+        words = {"ha": side, "fontsize": 8.5, "color": drawing.GREY}
+        drawing.annotate(axes, f"{text} {value:g}", at_side, along=("axes fraction", "data"), by=shift, **words)
     axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels", ylabel=REJECTED)
     axes.set_title(f"power, regions of {region}")
     drawing.legend_below(axes, 2, 8.5)
@@ -456,6 +439,16 @@ def _length(tests: SimulatedTests) -> Bar:
     return middle, low, high
 
 
+def _draw_bars(
+    axes: Axes, at: NDArray[np.float64], values: Sequence[Bar], colour: Any, marker: str, label: str
+) -> None:
+    """Draw a curve with bars; an infinite interval is not drawn."""
+    bars = np.array(values).reshape(-1, 3)  # none if the simulation was interrupted
+    bars[~np.isfinite(bars)] = np.nan
+    axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
+    axes.plot(at, bars[:, 0], color=colour, lw=1.8, marker=marker, ms=5, label=label)
+
+
 def _draw_by_gamma(
     axes: Axes, plan: Plan, delta: float, bar: Callable[[SimulatedTests], Bar], title: str, label: str
 ) -> None:
@@ -464,20 +457,10 @@ def _draw_by_gamma(
     regions = tuple(dict.fromkeys((design.region, design.draws) for design in plan.designs))
     for number, ((region, draws), (colour, marker)) in enumerate(zip(regions, cycle(REGION_STYLES), strict=False)):
         shown = [tests for tests in plan.tests if tests.delta == delta and tests.design[1:] == (region, draws)]
-        bars = np.array([bar(tests) for tests in shown]).reshape(-1, 3)  # none if the simulation was interrupted
-        bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
         aside = 0.06 * (number - (len(regions) - 1) / 2)
         at = np.array([gammas.index(tests.design.randomise) + aside for tests in shown])
-        axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
-        axes.plot(
-            at,
-            bars[:, 0],
-            color=colour,
-            lw=1.8,
-            marker=marker,
-            ms=5,
-            label=f"regions of {region}{f', {draws} draws' if draws > 1 else ''}",
-        )
+        name = f"regions of {region}{f', {draws} draws' if draws > 1 else ''}"
+        _draw_bars(axes, at, list(map(bar, shown)), colour, marker, name)
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)", ylabel=label, title=title)
     drawing.legend_below(axes, 2, 8.5)

@@ -18,7 +18,7 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import SimulatedImages, noise_deviation
-from attentest.simulation.power_plan import Design, Plan, SimulatedTests
+from attentest.simulation.plan import Design, Plan, SimulatedTests
 from attentest.statistics.alternative import ONE_SIDED
 from attentest.statistics.conditional_mean import detectable_means
 from attentest.statistics.draws import intervals_of_draws
@@ -124,7 +124,7 @@ def plan(
         power=power,
     )
     with progress_reports(progress, len(simulation), "test") as report:
-        return simulation.power_plan(simulation.tests(report))
+        return simulation.plan(simulation.tests(report))
 
 
 class Simulation:
