@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,36 +139,29 @@ def reference_images(
     """
     stack = _stack(images, dimension)
     with speaking_of(stack.ndim - 2):
-        return _centred(stack, least, reason, per_image_gain, ignore_constant)
-
-
-def _centred(
-    stack: FloatArray, least: int, reason: str, per_image_gain: bool, ignore_constant: bool
-) -> ReferenceImages:
-    """Return images (K, C, *axes) as reference images."""
-    if len(stack) < least:
-        raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
-    gains = np.ones(len(stack))
-    with np.errstate(over="ignore", invalid="ignore"):
-        if per_image_gain:
-            gains = image_gains(stack)
-            stack = stack / _leading(gains, stack)
-        # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
-        offset = (stack - stack[0]).mean(axis=0)
-        mean = stack[0] + offset
-        residuals = (stack - stack[0]) - offset
-        sigma = float(np.sqrt((residuals**2).sum() / ((len(stack) - 1) * mean.size)))
-    if sigma == 0:
-        raise InputError(
-            f"the {len(stack)} reference images are all the same, so they show no noise: give independent ones."
-        )
-    if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
-        raise InputError(
-            f"the reference images have a standard deviation of {sigma:.3g}, but it must be from {SMALLEST_SIGMA:g} to "
-            f"{LARGEST_SIGMA:g}: give them in other units."
-        )
-    used = varying_pixels(residuals) if ignore_constant else np.ones(mean.shape[1:], dtype=bool)
-    return ReferenceImages(mean=mean, residuals=residuals, gains=gains, used=used)
+        if len(stack) < least:
+            raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
+        gains = np.ones(len(stack))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if per_image_gain:
+                gains = image_gains(stack)
+                stack = stack / _leading(gains, stack)
+            # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
+            offset = (stack - stack[0]).mean(axis=0)
+            mean = stack[0] + offset
+            residuals = (stack - stack[0]) - offset
+            sigma = float(np.sqrt((residuals**2).sum() / ((len(stack) - 1) * mean.size)))
+        if sigma == 0:
+            raise InputError(
+                f"the {len(stack)} reference images are all the same, so they show no noise: give independent ones."
+            )
+        if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
+            raise InputError(
+                f"the reference images have a standard deviation of {sigma:.3g}, but it must be from "
+                f"{SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: give them in other units."
+            )
+        used = varying_pixels(residuals) if ignore_constant else np.ones(mean.shape[1:], dtype=bool)
+        return ReferenceImages(mean=mean, residuals=residuals, gains=gains, used=used)
 
 
 def dimension_of(image: Any) -> int:
@@ -204,25 +197,20 @@ def _stack(images: Iterable[ImageLike], dimension: int | None) -> FloatArray:
             except InputError as error:
                 name = f"reference image {number}"
                 raise InputError(f"{name} cannot be used: {error}", name, *error.parameters) from None
-            _check_same(number, pixels, arrays)
+            if arrays and pixels.shape != arrays[0].shape:
+                raise InputError(
+                    f"reference images must have one shape, but image 1 is {named_shape(arrays[0].shape)} and image "
+                    f"{number} is {pixels.shape}: leave out those that differ.",
+                    "image 1",
+                    f"image {number}",
+                )
+            if pixels.min() == pixels.max():
+                raise InputError(
+                    f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
+                    "noise: leave it out.",
+                    f"reference image {number}",
+                )
         arrays.append(pixels)
     if not arrays:
         raise InputError("at least 2 reference images are needed, got none.")
     return np.stack(arrays)
-
-
-def _check_same(number: int, pixels: FloatArray, arrays: Sequence[FloatArray]) -> None:
-    """Raise an error for a reference image that is constant, or has another shape than those before it."""
-    if arrays and pixels.shape != arrays[0].shape:
-        raise InputError(
-            f"reference images must have one shape, but image 1 is {named_shape(arrays[0].shape)} and image "
-            f"{number} is {pixels.shape}: leave out those that differ.",
-            "image 1",
-            f"image {number}",
-        )
-    if pixels.min() == pixels.max():
-        raise InputError(
-            f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
-            "noise: leave it out.",
-            f"reference image {number}",
-        )

@@ -86,7 +86,11 @@ class Calibration:
         because of which it was not tested. The other parameters are fields of the calibration.
         """
         # Checked before the first row is taken, which may be hours of computation.
-        levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
+        if not isinstance(alphas, Iterable) or isinstance(alphas, str):
+            raise InputError(f"alphas must be a list of significance levels, got {alphas!r}.")
+        levels, confidence_level = tuple(map(level, alphas)), confidence(confidence_level)
+        if not levels:
+            raise InputError("alphas must hold at least one significance level, got none.")
         tested: dict[int, tuple[Any, ...]] = {}
         failures: dict[int, str] = {}
         warned = False
@@ -325,16 +329,6 @@ class Calibration:
             "naive_pvalues": self.naive_pvalues.tolist(),
             "plug_in_pvalues": None if self.plug_in_pvalues is None else self.plug_in_pvalues.tolist(),
         }
-
-
-def significance_levels(alphas: Any) -> tuple[float, ...]:
-    """Return significance levels as plain floats; raise an error if there are none, or one is not a level."""
-    if not isinstance(alphas, Iterable) or isinstance(alphas, str):
-        raise InputError(f"alphas must be a list of significance levels, got {alphas!r}.")
-    levels = tuple(level(alpha) for alpha in alphas)
-    if not levels:
-        raise InputError("alphas must hold at least one significance level, got none.")
-    return levels
 
 
 def check_row(row: Mapping[str, Any]) -> None:

@@ -100,9 +100,9 @@ class Finding(NamedTuple):
     advice: str
 
 
-def _scale(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+def _scale(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     expected = float(np.mean([sample.effects[SCALE][place] for sample in drawn]))
-    ratio = float(images.effects[SCALE][place] / max(expected, SMALLEST_RATIO))
+    ratio = value / max(expected, SMALLEST_RATIO)
     inverse = 1 / max(ratio, SMALLEST_RATIO)
     channel = f"of channel {place} " if len(images.effects[SCALE]) > 1 else ""
     number = f"{ratio:.2f}" if 0.1 < ratio < 10 else f"{ratio:.3g}"
@@ -121,8 +121,7 @@ def _scale(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
     )
 
 
-def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    measured = float(images.effects[CORRELATION][place])
+def _correlation(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     expected = float(np.mean([sample.effects[CORRELATION][place] for sample in drawn]))
     lag = correlation_names(images.correlation, len(images.effects[SCALE]))[place]
     sides = region_sides([side - 1 for side in images.correlation.shape])
@@ -134,8 +133,8 @@ def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Fin
     return Finding(
         ratio,
         f"standard error of a mean of {region} pixels / model's",
-        bool(logs[worst] >= np.log(1.05)) or abs(measured - expected) >= 0.05,
-        f"The correlation of {lag} is {measured:z.3f}, and {expected:z.3f} by the model; the standard error of a mean "
+        bool(logs[worst] >= np.log(1.05)) or abs(value - expected) >= 0.05,
+        f"The correlation of {lag} is {value:z.3f}, and {expected:z.3f} by the model; the standard error of a mean "
         f"of {region} pixels is {ratio:.3g} times the model's.",
         f"p-values are too {'small' if ratio > 1 else 'large'}.",
         "Fit a stationary covariance (StationaryCovariance, attentest noise fit --estimator stationary); if this is "
@@ -143,23 +142,23 @@ def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Fin
     )
 
 
-def _variance_map(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    spread, where = float(images.effects[STATIONARY][place]), spreads(images.correlation.ndim)[place]
+def _variance_map(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     return Finding(
-        spread,
+        value,
         "standard deviation of the noise level",
-        spread >= 0.05,
-        f"Relative to the model, the level of the noise varies by {spread:.1%} {where} {BEYOND_CHANCE}.",
+        value >= 0.05,
+        f"Relative to the model, the level of the noise varies by {value:.1%} "
+        f"{spreads(images.correlation.ndim)[place]} {BEYOND_CHANCE}.",
         "p-values are too small where the noise is stronger than the model says, and too large where it is weaker.",
         "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
         "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs.",
     )
 
 
-def _gaussian(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+def _gaussian(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     skewness, kurtosis = map(float, images.effects[GAUSSIAN])
     return Finding(
-        (skewness, kurtosis)[place],
+        value,
         ("skewness", "excess kurtosis")[place],
         abs(skewness) >= 0.1 or abs(kurtosis) >= 0.3,
         f"Skewness is {skewness:z.2f} and excess kurtosis {kurtosis:z.2f}; both are 0 for Gaussian noise.",
@@ -170,7 +169,7 @@ def _gaussian(images: Measures, drawn: Sequence[Measures], place: int) -> Findin
     )
 
 
-def _clipping(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+def _clipping(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     more = int(images.effects[CLIPPING].argmax())
     share, end = float(images.effects[CLIPPING][more]), ("least", "greatest")[more]
     return Finding(
@@ -184,33 +183,30 @@ def _clipping(images: Measures, drawn: Sequence[Measures], place: int) -> Findin
     )
 
 
-def _gain(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    spread = float(images.effects[GAIN][place])
+def _gain(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     return Finding(
-        spread,
+        value,
         "standard deviation of the gain",
-        spread >= 0.03,
-        f"The strength of the noise differs between images by {spread:.1%} {BEYOND_CHANCE}.",
+        value >= 0.03,
+        f"The strength of the noise differs between images by {value:.1%} {BEYOND_CHANCE}.",
         "One model cannot be right for all images: p-values are too small for those with more noise than average.",
         "Bring the images to the same scale first, or fit the noise to those that are like the tested images.",
     )
 
 
-def _brightness(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    spread = float(images.effects[BRIGHTNESS][place])
+def _brightness(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     return Finding(
-        spread,
+        value,
         "standard deviation of the brightness / that of a pixel",
-        spread >= 0.05,
-        f"The brightness of whole images differs by {spread:.3g} standard deviations of a pixel {BEYOND_CHANCE}.",
+        value >= 0.05,
+        f"The brightness of whole images differs by {value:.3g} standard deviations of a pixel {BEYOND_CHANCE}.",
         "A region compared with the rest of the same image is not affected; one compared with a reference image or "
         "with a fixed value is, and its p-values are too small. Estimators take it for correlation.",
         "Subtract from each image its mean, or add a constant to the covariance.",
     )
 
 
-def _independence(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    value = float(images.effects[INDEPENDENCE][place])
+def _independence(value: float, place: int, images: Measures, drawn: Sequence[Measures]) -> Finding:
     pair, average = (("two of the images", ""), ("successive images", " on average"))[place]
     return Finding(
         value,
@@ -225,12 +221,12 @@ def _independence(images: Measures, drawn: Sequence[Measures], place: int) -> Fi
 class Criterion(NamedTuple):
     """How images are judged by an assumption: its statement, what is found about it, and which measures matter.
 
-    ``find`` is a function of the measures of the images, of those of drawn images, and of the place of the most
-    conspicuous number. Against a one-sided assumption only large measures speak: a fit that is too good is no fault.
+    ``find`` is a function of the most conspicuous effect and its place, of the measures of the images, and of those of
+    drawn images. Against a one-sided assumption only large measures speak: a fit that is too good is no fault.
     """
 
     statement: str
-    find: Callable[[Measures, Sequence[Measures], int], Finding]
+    find: Callable[[float, int, Measures, Sequence[Measures]], Finding]
     one_sided: bool
 
 
@@ -275,7 +271,7 @@ def verdicts(
     assumptions, dimension = [], images.correlation.ndim
     for (name, criterion), adjusted_pvalue in zip(CRITERIA.items(), adjusted, strict=True):
         pvalue, place = ranks[name]
-        finding = criterion.find(images, drawn, place)
+        finding = criterion.find(float(images.effects[name][place]), place, images, drawn)
         verdict = BROKEN if finding.matters else SMALL
         if adjusted_pvalue > alpha * (1 + ROUNDING):
             verdict = HOLDS
