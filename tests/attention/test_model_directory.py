@@ -16,8 +16,7 @@ from transformers import ViTForImageClassification
 from attentest import AttentionTest, InputError, ModelError, bundled_model
 from attentest.attention import load_model
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import BUNDLED
-from attentest.training.settings import TrainingSettings
+from attentest.training.bundled import BUNDLED, TrainingSettings
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from attentest.training.paper_model import (
     architecture_of,
     side_of,
 )
-from attentest.training.settings import TrainingSettings
+from attentest.training.bundled import TrainingSettings
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 from study_summary import differences

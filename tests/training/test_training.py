@@ -17,10 +17,16 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import ARCHITECTURES, BUNDLED_SERIES, FOLDER, bundled_model, check_target
+from attentest.training.bundled import (
+    ARCHITECTURES,
+    BUNDLED_SERIES,
+    FOLDER,
+    TrainingSettings,
+    bundled_model,
+    check_target,
+)
 from attentest.training.classifier import GraphedGradients, TrainedModel, classifier_config, set_gradients
 from attentest.training.paper_model import train
-from attentest.training.settings import TrainingSettings
 
 
 def small(**changes: object) -> TrainingSettings:

@@ -14,8 +14,7 @@ from attentest.cli.options import alpha_option, check_level, device_option, imag
 from attentest.cli.output import check_figure, print_json, progress_bar, say, write_figure
 from attentest.definition import PretrainedDefinition, option
 from attentest.errors import InputError
-from attentest.training.bundled import check_target
-from attentest.training.settings import TrainingSettings
+from attentest.training.bundled import TrainingSettings, check_target
 
 SIZES = {1: 256, 2: 16, 3: 16}  # side of what is tested, that of the bundled model, by the number of axes
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -126,12 +126,9 @@ def classifier_config(
 class TrainedModel:
     """A trained classifier and the record of its training."""
 
-    model: ViTForImageClassification | PlainClassifier
-    """The classifier, on the CPU, in evaluation mode."""
-    record: Mapping[str, Any]
-    """Settings of the training, accuracy and versions, JSON-ready."""
-    preprocessing: Mapping[str, Any] | None = None
-    """Content of its ``preprocessor_config.json``; None if the model takes images unchanged."""
+    model: ViTForImageClassification | PlainClassifier  # on the CPU, in evaluation mode
+    record: Mapping[str, Any]  # settings of the training, accuracy and versions, JSON-ready
+    preprocessing: Mapping[str, Any] | None = None  # its preprocessor_config.json; None if it takes images unchanged
 
     def save(self, directory: Path) -> None:
         """Write weights, configuration, preprocessing and record to a new or empty directory, or nothing at all."""
@@ -172,13 +169,8 @@ def set_gradients(model: Any, inputs: Tensor, labels: Tensor) -> None:
     binary_cross_entropy_with_logits(logits, labels).backward()
 
 
-class _Captured(NamedTuple):
-    """A pass as a graph, the tensors it reads a batch from, and those it writes the gradients to."""
-
-    graph: torch.cuda.CUDAGraph
-    inputs: Tensor
-    labels: Tensor
-    gradients: list[Tensor | None]
+Captured: TypeAlias = tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], list[Tensor | None]]
+"""A pass as a graph, the inputs and labels it reads a batch from, and the gradients it writes."""
 
 
 class GraphedGradients:
@@ -190,38 +182,36 @@ class GraphedGradients:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._captured: dict[int, _Captured] = {}
+        self._captured: dict[int, Captured] = {}
 
     def __call__(self, inputs: Tensor, labels: Tensor) -> None:
         """Set the gradients to those of a batch."""
         if len(inputs) not in self._captured:
             self._captured[len(inputs)] = self._capture(inputs.clone(), labels.clone())
-        captured = self._captured[len(inputs)]
-        captured.inputs.copy_(inputs)
-        captured.labels.copy_(labels)
-        captured.graph.replay()
-        for parameter, gradient in zip(self._model.parameters(), captured.gradients, strict=True):
+        graph, (inputs_there, labels_there), gradients = self._captured[len(inputs)]
+        inputs_there.copy_(inputs)
+        labels_there.copy_(labels)
+        graph.replay()
+        for parameter, gradient in zip(self._model.parameters(), gradients, strict=True):
             parameter.grad = gradient  # each graph writes to tensors of its own
 
-    def _capture(self, inputs: Tensor, labels: Tensor) -> _Captured:
+    def _capture(self, inputs: Tensor, labels: Tensor) -> Captured:
         warm_up(lambda: set_gradients(self._model, inputs, labels), inputs.device)
         self._model.zero_grad()  # so that the graph allocates gradients and does not add to old ones
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             set_gradients(self._model, inputs, labels)
-        return _Captured(graph, inputs, labels, [parameter.grad for parameter in self._model.parameters()])
+        return graph, (inputs, labels), [parameter.grad for parameter in self._model.parameters()]
 
 
 def fit_classifier(
     config: ViTConfig | PlainSettings,
     inputs: Tensor,
     labels: Tensor,
+    settings: Any,
     *,
     optimizer: Callable[..., torch.optim.Optimizer],
     rng: np.random.Generator,
-    seed: int,
-    epochs: int,
-    batch_size: int,
     device: torch.device,
     schedule: Callable[[float], float] | None = None,
     augment: Augmentation | None = None,
@@ -229,41 +219,40 @@ def fit_classifier(
 ) -> Any:
     """Fit a new classifier with binary cross-entropy, and return it on the device, in evaluation mode.
 
-    Inputs (m, 1, *axes) and labels (m,), 0 or 1, are float32. The optimizer returns that of the parameters it is given;
-    with ``fused=True``, one that updates all of them at once. The order of the batches and the augmentation come from
-    ``rng``, the initial weights and the dropout from the seed. The schedule maps the fraction of the steps done, in [0,
-    1), to the factor of the learning rate, by default one. All images of an epoch are augmented at once on the device,
-    so that no batch waits for it. Progress is in epochs.
+    Inputs (m, 1, *axes) and labels (m,), 0 or 1, are float32. The settings are some that `check_fit` has checked, and
+    the optimizer is a class of torch's. The order of the batches and the augmentation come from ``rng``, the initial
+    weights and the dropout from the seed of the settings. The schedule maps the fraction of the steps done, in [0, 1),
+    to the factor of the learning rate, by default one. All images of an epoch are augmented at once on the device, so
+    that no batch waits for it. Progress is in epochs.
     """
-
-    def new_classifier() -> Any:
-        if isinstance(config, PlainSettings):
-            return PlainClassifier(config)
+    if isinstance(config, PlainSettings):
+        new_classifier: Any = PlainClassifier
+    else:
         from transformers import ViTForImageClassification
 
-        return ViTForImageClassification(config)
+        new_classifier = ViTForImageClassification
 
     # Initial weights and dropout can only be seeded through torch's global generators: fork them, so that the
     # caller's random state does not change.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        model = new_classifier().to(device)
+        torch.manual_seed(settings.seed)
+        model = new_classifier(config).to(device)
         model.train()
         gradients = GraphedGradients(model) if device.type == "cuda" else partial(set_gradients, model)
-        steps = optimizer(model.parameters(), fused=device.type == "cuda")
-        all_steps = epochs * -(-len(inputs) // batch_size)
+        steps = optimizer(model.parameters(), lr=settings.learning_rate, fused=device.type == "cuda")
+        all_steps = settings.epochs * -(-len(inputs) // settings.batch_size)
         rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / all_steps))
         inputs, targets = inputs.to(device), labels.to(device)
-        for epoch in range(epochs):
+        for epoch in range(settings.epochs):
             order = torch.from_numpy(rng.permutation(len(inputs))).to(device)
             augmented = inputs if augment is None else augment(inputs, rng)
-            for batch in order.split(batch_size):
+            for batch in order.split(settings.batch_size):
                 gradients(augmented[batch], targets[batch])
                 steps.step()
                 if rate is not None:
                     rate.step()
             if progress is not None:
-                progress(epoch + 1, epochs)
+                progress(epoch + 1, settings.epochs)
     return model.eval()
 
 

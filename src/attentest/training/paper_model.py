@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,16 @@ from attentest.errors import InputError
 from attentest.progress import LabelledProgress, Progress
 from attentest.runs.records import versions
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import ARCHITECTURES, BUNDLED, BUNDLED_SERIES, FOLDER, bundled_model, check_target
+from attentest.training.bundled import (
+    ARCHITECTURES,
+    BUNDLED,
+    BUNDLED_SERIES,
+    FOLDER,
+    TrainingSettings,
+    bundled_model,
+    check_target,
+)
 from attentest.training.classifier import TrainedModel, accuracy_of, classifier_config, fit_classifier
-from attentest.training.settings import TrainingSettings
 
 TRAINING_DELTA = (1.0, 4.0)  # range of the strength of the signal in training images, as in the paper
 
@@ -43,11 +49,9 @@ def train(
         classifier_config(settings.architecture, settings.image_size, settings.dropout, settings.axes, settings.series),
         images,
         labels,
-        optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
+        settings,
+        optimizer=torch.optim.Adam,
         rng=rng,
-        seed=settings.seed,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
         device=device,
         progress=progress,
     )

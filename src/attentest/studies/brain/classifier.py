@@ -23,8 +23,8 @@ from attentest.runs.records import described_machine
 from attentest.studies.brain.dataset import SIDE, WHITE, Slices, checked_array
 from attentest.studies.measures import BOOTSTRAP_DRAWS, BOOTSTRAP_SEED, INTERVAL
 from attentest.training import classifier
+from attentest.training.bundled import check_fit
 from attentest.training.classifier import augmented, warm_up_and_cosine
-from attentest.training.settings import check_fit
 
 
 def auc(scores: ArrayLike, labels: NDArray[np.bool_]) -> float:
@@ -157,13 +157,11 @@ def train_brain_classifier(
         classifier.classifier_config(ARCHITECTURE, SIDE, settings.dropout),
         inputs,
         targets,
-        optimizer=partial(torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        settings,
+        optimizer=partial(torch.optim.AdamW, weight_decay=settings.weight_decay),
         schedule=warm_up_and_cosine,
         augment=partial(augmented, shift=settings.shift, gain=settings.gain, black=black),
         rng=np.random.default_rng(settings.seed),
-        seed=settings.seed,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
         device=device,
         progress=progress,
     )
