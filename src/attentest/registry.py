@@ -358,7 +358,7 @@ COMPARISONS = Registry(
         "authors": Part("studies.benchmark.own_process:authors_package", "spectral over si4attention, if installed"),
         "large-images": Part("studies.benchmark.own_process:large_images", "memory over the image's bytes, and time"),
         "start-up": Part("studies.benchmark.own_process:start_up", "imports and --help over importing torch"),
-        "scaling": Part("studies.benchmark.scaling:scaling", "growing sizes over the smallest, and exponents"),
+        "scaling": Part("studies.benchmark.own_process:scaling", "growing sizes over the smallest, and exponents"),
     },
 )
 """What can be measured; each location is a function from a ``Workload`` that yields a ``Ratio`` after the other."""

@@ -28,7 +28,7 @@ from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.condition import CONDITIONS, PAPER
 from attentest.studies.brain.dataset import load_slices
-from attentest.studies.brain.figures import FIGURES
+from attentest.studies.brain.page import FIGURES
 from attentest.studies.brain.study import StudySettings, read_record, run
 from attentest.studies.brain.summary import summarise
 from attentest.studies.measures import data_file

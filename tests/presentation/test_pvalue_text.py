@@ -21,7 +21,7 @@ from attentest.presentation.words import (
     with_sign,
 )
 from attentest.statistics.alternative import alternatives
-from attentest.studies.brain.figures import gallery_figure
+from attentest.studies.brain.page import gallery_figure
 from attentest.studies.brain.summary import Gallery
 from brain_gallery import gallery, result
 

@@ -27,16 +27,21 @@ from attentest.registry import COMPARISONS, SEARCHES
 from attentest.runs.engine import LocalEngine
 from attentest.runs.record_lines import add_line
 from attentest.search import Adaptive, Combination, GridSearch
-from attentest.studies.benchmark import comparisons, measurement, own_process, scaling
+from attentest.studies.benchmark import comparisons, measurement, own_process
 from attentest.studies.benchmark.comparisons import STAGES
-from attentest.studies.benchmark.history import (
+from attentest.studies.benchmark.measurement import (
+    BenchSettings,
+    NotMeasured,
+    Quantity,
+    Ratio,
     Run,
+    Workload,
     changes,
     damage_note,
     history_figure,
     read_history,
+    side_by_side,
 )
-from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Quantity, Ratio, Workload, side_by_side
 from command_line import full_disk, run_main
 
 SMALL = ("--size", "8", "--images", "3", "--repeats", "1", "--tol", "0.1")
@@ -226,7 +231,11 @@ def interrupt(*_: object, **__: object) -> None:
             "nothing was added to {}, to which a run is added",
             0,
         ),
-        ("studies.benchmark.history.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
+        (
+            "studies.benchmark.measurement.Workload",
+            "nothing was added to {}, to which a run is added when all of it is",
+            0,
+        ),
         ("runs.record_lines.os.fsync", "nothing was added to {}", 0),
         ("cli.bench.print_run", "the run was added to {}.", 1),
     ],
@@ -311,14 +320,14 @@ def test_starts_are_measured_in_new_interpreters(tiny_workload: Workload, monkey
 
 @pytest.mark.parametrize("power", [-1.0, 0.0, 0.5, 2.0])
 def test_the_exponent_of_a_power_is_fitted(power: float) -> None:
-    exact = scaling.fitted("tokens", "seconds", {size: 0.3 * size**power for size in (257, 17, 65)})
+    exact = own_process.fitted("tokens", "seconds", {size: 0.3 * size**power for size in (257, 17, 65)})
     assert exact.sizes == (17, 65, 257)
     # some hundred units of rounding, as logarithms of up to 6 are fitted
     assert (exact.exponent, exact.factor) == pytest.approx((power, 0.3), abs=1e-13)
     assert exact.error < 1e-13
     # Of 1, 2, 4 the middle one is off by a factor e: residuals 1/3 (-1, 2, -1), whose squares sum to 2/3, with 1 degree
     # of freedom; sizes spread by 2 log(2)^2.
-    bent = scaling.fitted("draws", "seconds", {1: 1.0, 2: np.e * 2.0**power, 4: 4.0**power})
+    bent = own_process.fitted("draws", "seconds", {1: 1.0, 2: np.e * 2.0**power, 4: 4.0**power})
     assert bent.exponent == pytest.approx(power, abs=1e-13)
     assert bent.error == pytest.approx(np.sqrt(1 / 3) / np.log(2), rel=1e-12)
 
@@ -329,9 +338,9 @@ def test_costs_of_growing_sizes_have_rows_exponents_and_a_picture(
     tiny: dict[str, Any] = {"SIDE": 12, "IMAGES": 1, "SIDES": (12, 16, 24), "PATCHES": (6, 4, 3), "COUNTS": (1, 2, 3)}
     tiny["new_figure"] = partial(new_figure, arranged=False)  # arranging panels takes a second
     for name, value in tiny.items():
-        monkeypatch.setattr(scaling, name, value)
-    monkeypatch.setattr(scaling, "ProcessEngine", lambda workers: LocalEngine())  # workers take seconds to start
-    monkeypatch.setattr(scaling, "measured_alone", lambda measure, settings: measure(settings))
+        monkeypatch.setattr(own_process, name, value)
+    monkeypatch.setattr(own_process, "ProcessEngine", lambda workers: LocalEngine())  # workers take seconds to start
+    monkeypatch.setattr(own_process, "measured_alone", lambda measure, settings: measure(settings))
     figure = tmp_path / "scaling.png"
     command = ("bench", *SMALL, "--only", "scaling", "--history", str(tmp_path / "history.jsonl"))
     done = run_main(capsys, *command, "--figure", str(figure), "--json")
@@ -352,7 +361,7 @@ def test_costs_of_growing_sizes_have_rows_exponents_and_a_picture(
         assert np.isfinite([one["exponent"], one["error"]]).all()
     with Image.open(figure) as picture:
         assert picture.size[0] > 500
-    print_growths(growths := scaling.growths(Run.from_dict(found)))
+    print_growths(growths := own_process.growths(Run.from_dict(found)))
     lines = capsys.readouterr().out.splitlines()
     for growth in growths:
         first = next(line for line in lines if line.startswith(growth.against))

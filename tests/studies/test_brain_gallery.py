@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from attentest.statistics.selection_laws import RandomisedNormal
 from attentest.studies.brain.condition import PAPER
-from attentest.studies.brain.figures import gallery_figure
+from attentest.studies.brain.page import gallery_figure
 from attentest.studies.brain.study import room_of
 from attentest.studies.brain.summary import Gallery, example_galleries
 from attentest.studies.document import png
@@ -29,7 +29,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, draw: Any, pictures: Gallery) -> tupl
     areas: list[Any] = []
     plain = Axes.imshow
     monkeypatch.setattr(Axes, "imshow", lambda axes, x, **kw: (images.append(np.asarray(x)), plain(axes, x, **kw))[1])
-    monkeypatch.setattr("attentest.studies.brain.figures.draw_outline", lambda axes, area, *rest: areas.append(area))
+    monkeypatch.setattr("attentest.studies.brain.page.draw_outline", lambda axes, area, *rest: areas.append(area))
     draw(pictures)
     return images, areas
 

@@ -13,8 +13,7 @@ import pytest
 
 from attentest.errors import InputError
 from attentest.studies.brain.condition import CONDITIONS, OUR_CONDITIONS, PAPER, Condition
-from attentest.studies.brain.figures import FIGURES, drawn_charts
-from attentest.studies.brain.page import render_markdown, write_report
+from attentest.studies.brain.page import FIGURES, drawn_charts, render_markdown, write_report
 from attentest.studies.brain.summary import ROOM_CONDITIONS, STATEMENTS, condition_of, findings, summarise
 from attentest.studies.document import text, to_html
 from brain_data import estimated, failed_row, row, rows, write_everything, write_study

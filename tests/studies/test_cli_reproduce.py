@@ -24,7 +24,7 @@ from attentest.cli.output import Interrupted, Move, print_findings
 from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
-from attentest.studies.reproduction.figures import FIGURES
+from attentest.studies.reproduction.page import FIGURES
 from attentest.training.paper_model import ALL_MODELS
 from command_line import full_disk
 from plain_figures import figures_not_drawn

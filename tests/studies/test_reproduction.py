@@ -33,7 +33,7 @@ from attentest.studies.reproduction.experiment import (
 )
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, run, summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
-from attentest.training.bundled import ARCHITECTURES
+from attentest.training.bundled import ARCHITECTURES, TrainingSettings
 from attentest.training.paper_model import (
     MODELS,
     PUBLISHED,
@@ -43,7 +43,6 @@ from attentest.training.paper_model import (
     architecture_of,
     side_of,
 )
-from attentest.training.bundled import TrainingSettings
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 from study_summary import differences

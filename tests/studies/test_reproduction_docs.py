@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from attentest.studies.document import markdown, split_by_data
-from attentest.studies.reproduction.figures import FIGURES
-from attentest.studies.reproduction.page import command_of, render_markdown
+from attentest.studies.reproduction.page import FIGURES, command_of, render_markdown
 from attentest.studies.reproduction.statements import findings
 from attentest.training.bundled import BUNDLED_SERIES
 from attentest.training.paper_model import SERIES_MODELS, is_bundled

@@ -28,9 +28,8 @@ from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark.history import Change, Run
-    from attentest.studies.benchmark.measurement import Quantity
-    from attentest.studies.benchmark.scaling import Growth
+    from attentest.studies.benchmark.measurement import Change, Quantity, Run
+    from attentest.studies.benchmark.own_process import Growth
 
 
 TOO_MANY_CODE = 1  # exit code if a case takes too many evaluations
@@ -160,7 +159,9 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
     check_figure(figure)
     with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
         from attentest.runs.record_lines import add_line
-        from attentest.studies.benchmark.history import (
+        from attentest.studies.benchmark.measurement import (
+            SCALING,
+            BenchSettings,
             changes,
             check_history_path,
             damage_note,
@@ -168,8 +169,7 @@ def run(context: typer.Context, asked: BenchOptions) -> None:
             read_history,
             run_benchmark,
         )
-        from attentest.studies.benchmark.measurement import SCALING, BenchSettings
-        from attentest.studies.benchmark.scaling import growths, scaling_figure
+        from attentest.studies.benchmark.own_process import growths, scaling_figure
 
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if asked.images is None else asked.images

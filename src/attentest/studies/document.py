@@ -1,4 +1,4 @@
-"""Report pages: verdicts on statements, Markdown from a template, numbers as text, and one HTML file of it."""
+"""Report pages: verdicts on statements, Markdown from a template, figures of rates, and one HTML file of it all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from attentest.errors import counted
 from attentest.files import make_directory, write_complete
@@ -22,6 +24,7 @@ from attentest.progress import duration
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -34,8 +37,8 @@ MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")  # a list of numbers in JSON; some may be null
 
 Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 PLURALS: Mapping[Outcome, str] = {"holds": "hold", "differs": "differ", "not enough data": "not enough data"}
+CLASSES: Mapping[Outcome, str] = {"holds": "good", "differs": "bad", "not enough data": "unknown"}  # in the stylesheet
 NOT_IN_THE_PAPER = "not in the paper"  # place in the paper of a statement that we added
 
 
@@ -139,8 +142,8 @@ def fold(title: object, caller: Callable[[], str]) -> Markdown:
 def counts_of(findings: Iterable[Mapping[str, Any]]) -> Markdown:
     """Return how many findings have each verdict: "**2 hold**, **1 differs**"."""
     counts = Counter(finding["verdict"] for finding in findings)
-    words = {outcome: outcome if counts[outcome] == 1 else PLURALS[outcome] for outcome in OUTCOMES}
-    return Markdown(", ".join(f"**{counts[outcome]} {words[outcome]}**" for outcome in OUTCOMES if counts[outcome]))
+    known = ((counts[outcome], outcome, plural) for outcome, plural in PLURALS.items() if counts[outcome])
+    return Markdown(", ".join(f"**{count} {outcome if count == 1 else plural}**" for count, outcome, plural in known))
 
 
 FINDINGS: Columns = {
@@ -179,6 +182,94 @@ def span(values: Iterable[float], shown: Callable[[float], str] = text) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+SHADE: Mapping[str, Any] = {"alpha": 0.16, "lw": 0, "zorder": 0}  # how a band or a row is shaded
+DASHED: Mapping[str, Any] = {"color": "0.4", "lw": 1, "ls": "--"}  # how a level is drawn
+Style = tuple[str, str]  # colour and marker
+
+
+def titled_panels(width: float, height: float, titles: Iterable[str], **shared: Any) -> tuple[Figure, list[Axes]]:
+    """Return a new figure and its panels, one for each title, side by side with one vertical axis by default."""
+    titles = list(titles)
+    figure = new_figure(width, height)
+    panels = list(np.ravel(figure.subplots(1, len(titles), **{"sharey": True, **shared})))
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title)
+    return figure, panels
+
+
+def draw_rates(
+    axes: Axes,
+    rates: Iterable[tuple[float, Mapping[str, Any]]],
+    style: Style,
+    name: str | None,
+    *,
+    hollow: bool = False,
+    horizontal: bool = False,
+) -> None:
+    """Draw rates, each with ``value``, ``low`` and ``high``, after their places on the other axis.
+
+    The points have a name in the legend; horizontal rates lie along the horizontal axis.
+    """
+    pairs = list(rates)
+    if not pairs:
+        return
+    places, (colour, marker) = [place for place, _ in pairs], style
+    value, low, high = (np.array([rate[end] for _, rate in pairs]) for end in ("value", "low", "high"))
+    # Rounding may put the rate itself outside its interval by 1e-17.
+    ends = [np.maximum(0.0, value - low), np.maximum(0.0, high - value)]
+    axes.errorbar(
+        value if horizontal else places,
+        places if horizontal else value,
+        xerr=ends if horizontal else None,
+        yerr=None if horizontal else ends,
+        fmt=marker,
+        ms=5,
+        lw=1.2,
+        capsize=2.5,
+        color=colour,
+        markerfacecolor=axes.get_facecolor() if hollow else colour,
+        label=name,
+    )
+
+
+def draw_level(axes: Axes, level: float, name: str, *, vertical: bool = False) -> None:
+    """Draw a dashed line at a level, with its name in the legend."""
+    draw = axes.axvline if vertical else axes.axhline
+    draw(level, **DASHED, zorder=1, label=name)
+
+
+def draw_diagonal(axes: Axes, name: str) -> None:
+    """Draw the dashed diagonal of the unit square, with its name in the legend."""
+    axes.plot([0, 1], [0, 1], **DASHED, label=name)
+
+
+def name_bands(axes: Axes, name: str) -> None:
+    """Name all bands, of several colours, by one grey sample in the legend."""
+    axes.fill([], [], color="0.4", alpha=SHADE["alpha"], lw=0, label=name)
+
+
+def draw_grid(axes: Axes) -> None:
+    """Draw pale horizontal lines behind the data."""
+    axes.grid(axis="y", color="0.5", alpha=0.18)
+    axes.set_axisbelow(True)
+
+
+def legend_below(figure: Figure, columns: int, ylabel: str | None = None) -> Figure:
+    """Draw one legend below the panels, with each name once and points with intervals first; return the figure.
+
+    A label of the vertical axis is that of the first panel.
+    """
+    if ylabel is not None:
+        figure.axes[0].set_ylabel(ylabel)
+    handles = {
+        name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    names = sorted(handles, key=lambda name: not hasattr(handles[name], "has_yerr"))
+    shown = [handles[name] for name in names]
+    figure.legend(shown, names, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+    return figure
+
+
 def png(figure: Figure) -> bytes:
     """Return a figure as a PNG."""
     target = BytesIO()
@@ -196,7 +287,7 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 def render(package: str, content: Mapping[str, Any]) -> str:
     """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
     functions = {"fold": fold, "counted": counted, "counts_of": counts_of, "duration": duration, "text": text}
-    functions |= {"table": table, "row": table_row, "head": table_head, "picture": picture}
+    functions |= {"table": table, "row": table_row, "head": table_head, "picture": picture, "cell": cell, "span": span}
     page = templates(package, finalize=markdown).get_template("page.md.j2").render({**functions, **content})
     return re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
 
@@ -225,12 +316,10 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-CLASSES: Mapping[Outcome, str] = {"holds": "good", "differs": "bad", "not enough data": "unknown"}
 VERDICT_CLASSES = {words: name for outcome, name in CLASSES.items() for words in (outcome, PLURALS[outcome])}
 """Class in the stylesheet of each outcome, in the singular and the plural."""
 
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
-
 VERDICT = re.compile(rf"<strong>([\d, ]*({'|'.join(VERDICT_CLASSES)}))</strong>")
 FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n<p>(.*?)</p>", re.DOTALL)
 IMAGE = re.compile(r'src="figures/([^"]+)\.png"')

@@ -283,11 +283,8 @@ def run(
     values = {**asked, "trained": 0.0, "tested": 0, **described_machine(where)}
     plan = settings.plan(cohort)
     make_directory(out)
-    with (
-        alone_in(out),
-        workers,
-        measures.recorded_run(out, values) as record,
-    ):  # a cluster that is absent is found out at once
+    # A cluster that is absent is found out before the training.
+    with alone_in(out), workers, measures.recorded_run(out, values) as record:
         record["trained"] = prepare_classifier(cohort, settings, out, where, progress)
         facts = {"data": cohort.facts(), "command": settings.command()}
         write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")

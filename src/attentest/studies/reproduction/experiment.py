@@ -66,17 +66,19 @@ class Series:
             "estimated" if self.estimated else "",
             self.search if self.work == "search" else "",
             "" if self.permutations is None else f"{self.permutations}",
-            "patches" if self.region == "patches" else "",
-            f"gamma{self.randomise:g}" if self.randomise else "",
+            *(way.replace(" ", "") for way in self._selection),
         ]
         return f"{self.work}/" + "-".join(part for part in parts if part)
 
     @property
     def test(self) -> str:
         """Which of our tests it is, or "the paper's"."""
-        parts = ["patches" if self.region == "patches" else "", f"gamma {self.randomise:g}" if self.randomise else ""]
-        named = ", ".join(part for part in parts if part)
-        return f"ours: {named}" if named else PAPERS
+        return f"ours: {', '.join(self._selection)}" if self._selection else PAPERS
+
+    @property
+    def _selection(self) -> list[str]:
+        """How the region is selected otherwise than in the paper."""
+        return ["patches"] * (self.region == "patches") + [f"gamma {self.randomise:g}"] * bool(self.randomise)
 
     @property
     def ours(self) -> bool:
@@ -131,21 +133,14 @@ class Series:
 
     @property
     def _family(self) -> Any:
-        if self.family is None or self.distance is None:
-            return None
-        return nearly_gaussian(self.family, self.distance)
+        return self.family and self.distance and nearly_gaussian(self.family, self.distance)
 
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
 PRECISION_MODEL = "base64"  # of the experiment on float32
 LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
-GAMMAS: Sequence[float] = (
-    0.0,
-    0.3,
-    0.5,
-    1.0,
-)  # of the randomised selection; the first, with pixels, is the paper's test
+GAMMAS: Sequence[float] = (0.0, 0.3, 0.5, 1.0)  # of the randomised selection; 0 with pixels is the paper's test
 NULL_GAMMAS: Sequence[float] = (0.0, 0.3, 1.0)
 SERIES_GAMMAS: Sequence[float] = (0.0, 0.5)
 TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
@@ -203,10 +198,8 @@ class Preset:
         for model in models:
             if model not in paper_model.ALL_MODELS:
                 raise InputError(f"a model must be one of {', '.join(paper_model.ALL_MODELS)}, got {model!r}.")
-        images, series = (
-            tuple(model for model in known if model in models)
-            for known in (paper_model.MODELS, paper_model.SERIES_MODELS)
-        )
+        images = tuple(model for model in paper_model.MODELS if model in models)
+        series = tuple(model for model in paper_model.SERIES_MODELS if model in models)
         return replace(self, models=images, timed_models=images, series_models=series)
 
 
@@ -251,6 +244,13 @@ def _series(count: int, **choices: Iterable[Any]) -> Counted:
     return [(Series(**dict(zip(choices, values, strict=True))), count) for values in product(*choices.values())]
 
 
+def _plan(count: str, work: Work = "selective", one: Callable[[], str] | None = None, **choices: Iterable[Any]) -> Plan:
+    """Return a plan for ``one`` model, or all of a preset, of which the field ``count`` has the number of images."""
+    return lambda preset, _: _series(
+        getattr(preset, count), work=[work], model=[one()] if one else preset.models, **choices
+    )
+
+
 def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> Counted:
     models, count, gammas = preset.models, preset.null, NULL_GAMMAS
     if on_series:
@@ -268,14 +268,20 @@ def _type_i_error(preset: Preset, published: bool, on_series: bool = False) -> C
 
 
 def _power(preset: Preset, published: bool, on_series: bool = False) -> Counted:
-    whose, model, large_models, gammas = (False, True)[: 1 + published], [DEFAULT_MODEL], [LARGE_MODEL], GAMMAS
+    count, model, large_models, gammas = preset.power, DEFAULT_MODEL, [LARGE_MODEL], GAMMAS
     if on_series:
-        whose, model, large_models, gammas = (False,), [preset.series_model], [], SERIES_GAMMAS
-    choices = {"model": model, "published": whose, "noise": NOISES, "delta": DELTAS}
-    large = {"model": large_models, "published": whose, "delta": [LARGE_DELTA]}
+        count, model, large_models, gammas = preset.series, preset.series_model, [], SERIES_GAMMAS
+    whose = [False, True] if published and not on_series else [False]
+    choices: dict[str, Iterable[Any]] = {"model": [model], "published": whose, "noise": NOISES, "delta": DELTAS}
+    large: dict[str, Iterable[Any]] = {"model": large_models, "published": whose, "delta": [LARGE_DELTA]}
     ours = {"region": REGION_UNITS, "randomise": gammas}
-    paper = _series(preset.series if on_series else preset.power, work=["selective"], **choices)
+    paper = _series(count, work=["selective"], **choices)
     return paper + [pair for at in (choices, large) for pair in _series(preset.ours, work=["interval"], **at, **ours)]
+
+
+def _precision(preset: Preset, published: bool) -> Counted:
+    whose = (False, True)[: 1 + published]
+    return _series(preset.precision, work=["precision"], model=[PRECISION_MODEL], published=whose)
 
 
 def _computation_time(preset: Preset, published: bool) -> Counted:
@@ -325,51 +331,44 @@ class Experiment:
         return any(getattr(series, attribute) for series, _ in self.series(PRESETS["full"], True))
 
 
-def _precision(preset: Preset, published: bool) -> Counted:
-    whose = (False, True)[: 1 + published]
-    return _series(preset.precision, work=["precision"], model=[PRECISION_MODEL], published=whose)
-
-
-def _plan(count: str, work: Work = "selective", *, every_model: bool = True, **choices: Iterable[Any]) -> Plan:
-    """Return a plan without the authors' models; the number of images is the field ``count`` of a preset."""
-    return lambda preset, _: _series(
-        getattr(preset, count), work=[work], model=preset.models if every_model else [DEFAULT_MODEL], **choices
-    )
-
-
 EXPERIMENTS: Mapping[str, Experiment] = {
-    entry[0]: Experiment(*entry)
-    for entry in (
-        ("type-i-error", "Type I error rate", "section 4, figures 4 and 5", _type_i_error),
-        (
+    experiment.name: experiment
+    for experiment in (
+        Experiment("type-i-error", "Type I error rate", "section 4, figures 4 and 5", _type_i_error),
+        Experiment(
             "additional-trials",
             "Additional trials for type I error rate",
             "appendix E",
             _plan("additional", noise=NOISES),
         ),
-        ("power", "Power", "section 4, figure 6", _power),
-        ("computation-time", "Computation time", "section 4, figures 7 and 8", _computation_time),
-        ("estimated-variance", "Estimated variance", "appendix D.1", _plan("estimated", estimated=[True])),
-        (
+        Experiment("power", "Power", "section 4, figure 6", _power),
+        Experiment("computation-time", "Computation time", "section 4, figures 7 and 8", _computation_time),
+        Experiment("estimated-variance", "Estimated variance", "appendix D.1", _plan("estimated", estimated=[True])),
+        Experiment(
             "non-gaussian",
             "Non-Gaussian noise",
             "appendix D.2",
-            _plan("nearly_gaussian", every_model=False, family=FAMILIES, distance=DISTANCES),
+            _plan("nearly_gaussian", one=lambda: DEFAULT_MODEL, family=FAMILIES, distance=DISTANCES),
         ),
-        (
+        Experiment(
             "demonstration",
             "Demonstration of the target function f_i",
             "section 4, figure 9",
-            _plan("curves", "curves", every_model=False),
+            _plan("curves", "curves", one=lambda: DEFAULT_MODEL),
         ),
-        ("precision", "float32 against float64", "section 3, implementation techniques", _precision),
-        (
+        Experiment(
+            "precision",
+            "float32 against float64",
+            "section 3, implementation techniques",
+            _precision,
+        ),
+        Experiment(
             "series-type-i-error",
             "Type I error rate on series",
             "later work, figures 4 and 5",
             partial(_type_i_error, on_series=True),
         ),
-        ("series-power", "Power on series", "later work, figure 6", partial(_power, on_series=True)),
+        Experiment("series-power", "Power on series", "later work, figure 6", partial(_power, on_series=True)),
     )
 }
 """The experiments of the paper, and those of its authors' later work on series, which are the last two."""

@@ -222,14 +222,11 @@ def _origin(recorded: Iterable[SeriesRows]) -> dict[str, Any]:
     for _, header in headers:
         for package, version in header["versions"].items():
             versions.setdefault(package, {})[version] = None
+    fields = {"seeds": "seed", "devices": "device", "device_types": "device_type"}
     return {
-        "seeds": list(dict.fromkeys(header["seed"] for _, header in headers)),
-        "devices": list(dict.fromkeys(header["device"] for _, header in headers)),
-        "device_types": list(dict.fromkeys(header["device_type"] for _, header in headers)),
+        **{name: list(dict.fromkeys(header[field] for _, header in headers)) for name, field in fields.items()},
         "versions": {package: list(known) for package, known in versions.items()},
-        "models": {
-            "published " * series.published + series.model: header["model_sha256"] for series, header in headers
-        },
+        "models": {"published " * used.published + used.model: header["model_sha256"] for used, header in headers},
     }
 
 
@@ -263,9 +260,12 @@ def _models(recorded: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[
             model = folders.find(name)
             # A record of other weights says nothing about those that were used.
             training = model.training if list(hashes) == [model.sha256] else {}
-        entry = {"model": name, "published": published, "sha256": list(hashes)}
-        accuracy = {"held_out_accuracy": training.get("accuracy", {}).get("held_out")}
-        entries.append(
-            {**entry, "parameters": training.get("parameters"), **accuracy, "command": training.get("command")}
-        )
+        entry = {
+            "model": name,
+            "published": published,
+            "sha256": list(hashes),
+            "parameters": training.get("parameters"),
+        }
+        accuracy = training.get("accuracy", {}).get("held_out")
+        entries.append({**entry, "held_out_accuracy": accuracy, "command": training.get("command")})
     return entries

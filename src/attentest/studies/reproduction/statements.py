@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +37,7 @@ class Statement:
     """A statement, and what decides whether it holds."""
 
     text: str
-    rule: str  # name of the function that judges
+    rule: str  # name of the function of this file that judges
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of it, beside the evidence
     evidence: Mapping[str, Any] = field(default_factory=lambda: {"name": "chosen"})
     """Name and arguments of the function that selects what the rule judges from the settings of the experiment."""
@@ -47,8 +48,9 @@ class Statement:
     def judged(self, settings: Settings) -> Verdict:
         """Return what the settings of an experiment say about it."""
         options = dict(self.evidence)
-        evidence = EVIDENCE[options.pop("name")](settings, **options)
-        return RULES[self.rule](evidence, **self.arguments) if evidence else NO_DATA
+        evidence = globals()[options.pop("name")](settings, **options)
+        verdict: Verdict = globals()[self.rule](evidence, **self.arguments) if evidence else NO_DATA
+        return verdict
 
     def on_series(self, where: str) -> Statement:
         """Return the same statement about series, with the place in the paper of that about images."""
@@ -92,18 +94,19 @@ def _shares(rates: Sequence[Rate]) -> str:
     return span([rate["value"] for rate in rates], "{:.3f}".format)
 
 
-def _described(rates: Sequence[Rate]) -> str:
-    """Return how many rates there are, of how many images, and their range."""
-    images = span([rate["total"] for rate in rates], "{:,}".format)
+def _described(rates: Sequence[tuple[str, Rate]]) -> str:
+    """Return how many rates there are, of how many images, their range, and how many lie above the band."""
+    images = span([rate["total"] for _, rate in rates], "{:,}".format)
     counted = f"1 rate of {images} images" if len(rates) == 1 else f"{len(rates)} rates of {images} images each"
-    return f"{counted}: {_shares(rates)}"
+    above = sum(rate["above_band"] for _, rate in rates)
+    return f"{counted}: {_shares([rate for _, rate in rates])}; {above} above the band"
 
 
 def keeps_level(rates: Sequence[tuple[str, Rate]]) -> Verdict:
     """Judge that a test keeps its level: none of its rates, given with their names, lies above the band."""
     above = [f"{name}: {rate['value']:.3f}" for name, rate in rates if rate["above_band"]]
     below = sum(not rate["within_band"] and not rate["above_band"] for _, rate in rates)
-    numbers = f"{_described([rate for _, rate in rates])}; {len(above)} above the band, {below} below it."
+    numbers = f"{_described(rates)}, {below} below it."
     few = sum(not enough(rate) for _, rate in rates)
     if above:
         more = f"; and {len(above) - 4} more" if len(above) > 4 else ""
@@ -115,9 +118,8 @@ def keeps_level(rates: Sequence[tuple[str, Rate]]) -> Verdict:
 
 def breaks_level(rates: Sequence[tuple[str, Rate]]) -> Verdict:
     """Judge that a test does not keep its level: some of its rates lie above the band."""
-    above = sum(rate["above_band"] for _, rate in rates)
-    numbers = f"{_described([rate for _, rate in rates])}; {above} above the band."
-    return Verdict.of(numbers, holds=above, differs=any(enough(rate) for _, rate in rates))
+    above, known = (any(test(rate) for _, rate in rates) for test in (itemgetter("above_band"), enough))
+    return Verdict.of(f"{_described(rates)}.", holds=above, differs=known)
 
 
 def score(theirs: float, ours: Rate) -> float:
@@ -146,11 +148,10 @@ def more_powerful(settings: Settings) -> Verdict:
     """Judge that the selective test finds more than Bonferroni: their intervals are apart in every setting."""
     ours, theirs = ([setting["tests"][test] for setting in settings] for test in ("selective", "bonferroni"))
     apart = sum(first["low"] > second["high"] for first, second in zip(ours, theirs, strict=True))
-    values = [rate["value"] for rate in ours]
+    values, others = ([rate["value"] for rate in rates] for rates in (ours, theirs))
     return Verdict.of(
         f"In {apart} of {len(settings)} settings the interval of the selective test lies above that of Bonferroni; "
-        f"selective {min(values):.3f} to {max(values):.3f}, Bonferroni at most "
-        f"{max(rate['value'] for rate in theirs):.3f}.",
+        f"selective {min(values):.3f} to {max(values):.3f}, Bonferroni at most {max(others):.3f}.",
         holds=apart == len(settings),
         differs=min(rate["total"] for rate in ours) >= FEWEST_IMAGES,
     )
@@ -178,10 +179,7 @@ def finds_as_many(settings: Settings) -> Verdict:
 
 
 def _beside(setting: Setting, settings: Settings, region: str, value: str) -> list[tuple[Any, Any]]:
-    """Return a value of the test without randomised selection on the same images, beside that of a setting.
-
-    The region of that test is of pixels or patches; a test is not compared with itself.
-    """
+    """Return a value of the other test on the same images without randomised selection, beside that of a setting."""
     names = ("model", "noise", "published", "delta")
     others = chosen(settings, randomise=0.0, region=region, **{name: setting[name] for name in names})
     return [(other[value], setting[value]) for other in others if other is not setting and other[value]]
@@ -261,10 +259,9 @@ def beyond_levels(settings: Settings, direction: str) -> Verdict:
         for setting in settings
         for alpha, rate in setting["levels"].items()
     ]
-    confidence_level = 1 - SIGNIFICANCE / len(rates)
     above, below, far = [], [], []
     for name, alpha, rate in rates:
-        interval = rate_of(np.arange(rate["total"]) < rate["count"], confidence_level)
+        interval = rate_of(np.arange(rate["total"]) < rate["count"], 1 - SIGNIFICANCE / len(rates))
         above += [name] * (interval.low > alpha)
         below += [name] * (interval.high < alpha)
         far += [name] * (interval.low > SLIGHTLY * alpha)
@@ -344,9 +341,12 @@ def levels(settings: Settings) -> list[tuple[str, Rate]]:
 def published_power(settings: Settings, published: bool) -> list[tuple[str, float, Rate]]:
     """Select the published power and ours, by noise and strength of the signal."""
     return [
-        (f"{noise}, Delta {delta:g}", POWER[noise][delta], setting["tests"]["selective"])
+        (
+            f"{setting['noise']}, Delta {setting['delta']:g}",
+            POWER[setting["noise"]][setting["delta"]],
+            setting["tests"]["selective"],
+        )
         for setting in chosen(settings, published=published)
-        for noise, delta in [(setting["noise"], setting["delta"])]
     ]
 
 
@@ -368,16 +368,3 @@ def our_rates(settings: Settings, rate: str) -> list[tuple[str, Rate]]:
 def with_the_papers(settings: Settings, randomised: bool) -> list[Setting]:
     """Select our tests with or without randomised selection, and the paper's beside them."""
     return [setting for setting in settings if (setting["randomise"] > 0) == randomised or setting["test"] == PAPERS]
-
-
-RULES: Mapping[str, Callable[..., Verdict]] = {
-    rule.__name__: rule
-    for rule in (
-        *(keeps_level, breaks_level, agrees, more_powerful, finds_as_many, within_bounds, takes_no_more),
-        *(adaptive_needs_least, beyond_levels, nearly_linear, small_nearby, same_in_float32),
-    )
-}
-EVIDENCE: Mapping[str, Callable[..., Sequence[Any]]] = {
-    select.__name__: select
-    for select in (chosen, rates, levels, published_power, published_errors, our_rates, with_the_papers)
-}

@@ -59,16 +59,7 @@ class Trials:
         self._scores = ViTScores(load_model(directory).encoder, device=where, owned=True)
         search: Search = SEARCH if series.search == "spectral" else as_search(series.search)
         self._test = self._test_with(self._scores, search)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model computes."""
-        return self._scores.device
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of the test, JSON-ready."""
-        return self._test.settings
+        self.device, self.settings = self._scores.device, self._test.settings  # JSON-ready settings of the test
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of images by their numbers, each with its share of the seconds; a failed trial has its error.
@@ -235,8 +226,7 @@ def check_row(work: str, row: Row) -> None:
         if not isinstance(part, dict):
             raise ValueError(f"{name} must be an object, got {type(part).__name__}")
         check_numbers(part, ["closest_to_zero"])
-        points = np.array(part["z"], dtype=np.float64)
-        curves = [np.array(part[where], dtype=np.float64) for where in ("inside", "outside")]
+        points, *curves = (np.array(part[where], dtype=np.float64) for where in ("z", "inside", "outside"))
         if points.ndim != 1 or len(points) < 2 or not any(curve.size for curve in curves):
             raise ValueError(f"{name} must have two or more points z, and curves")
         if any(curve.size and curve.shape != (len(curve), len(points)) for curve in curves):
