@@ -20,8 +20,8 @@ from attentest.errors import AttentestWarning, InputError
 from attentest.images import image_source
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun
-from attentest.presentation.report.tested_batch import batch_of_folder
 from attentest.presentation.tables import csv_lines, write_csv
+from attentest.presentation.tested_batch import batch_of_folder
 from attentest.runs.record_lines import add_line
 from attentest.runs.records import RecordFile
 from command_line import Done, run_main

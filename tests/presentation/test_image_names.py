@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from attentest.presentation.image_names import common_folder, elided, shortened, shown
+from attentest.presentation.tables import common_folder, elided, shortened, shown
 
 FAMILIES = {
     "long": ["a" * 300, "b" * 300, "a" * 299 + "b"],

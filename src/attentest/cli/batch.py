@@ -15,7 +15,7 @@ from attentest.files import GrowingFile, free_name
 from attentest.presentation import rows as tables
 from attentest.presentation import words
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
-from attentest.presentation.image_names import shown
+from attentest.presentation.tables import shown
 from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.tables import (
     ALWAYS,

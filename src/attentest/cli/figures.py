@@ -14,12 +14,11 @@ from attentest.errors import InputError, counted, worded
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun, file_stem
 from attentest.presentation.figure import save_figure
-from attentest.presentation.image_names import common_folder, shortened, shown
 from attentest.presentation.many_results_figure import MOST, NAME_LETTERS, contact_sheet
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import ImageRows
 from attentest.presentation.sensitivity import Sensitivity
-from attentest.presentation.tables import ALWAYS, Column, fitted, print_notes
+from attentest.presentation.tables import ALWAYS, Column, common_folder, fitted, print_notes, shortened, shown
 from attentest.results.result import AttentionTestResult
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from attentest.cli.output import is_folder
 from attentest.definition import compared_option, image_option, option
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
-from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
+from attentest.presentation import MOST_CARDS, USUAL_CARDS
 
 if TYPE_CHECKING:
     from attentest.search import Certification
@@ -220,7 +220,7 @@ class OutputOptions:
         if self.sensitivity_figure is not None:
             _check_figure(self.sensitivity_figure, inputs, "--sensitivity-figure")
         if self.report is not None:
-            from attentest.presentation.report.page import check_report_path
+            from attentest.presentation.report import check_report_path
 
             check_report_path(self.report, inputs)
         if self.out is not None:

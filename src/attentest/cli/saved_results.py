@@ -14,10 +14,10 @@ from attentest.cli.options import alpha_option, check_level, json_option, output
 from attentest.cli.output import check_figure, progress_bar, say, write_figure
 from attentest.definition import option
 from attentest.errors import worded
-from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
+from attentest.presentation import MOST_CARDS, USUAL_CARDS
 
 if TYPE_CHECKING:
-    from attentest.presentation.report.tested_batch import TestedBatch
+    from attentest.presentation.tested_batch import TestedBatch
 
 
 REPORT = "report.html"  # name of the report in a folder of records, unless another is asked for
@@ -51,8 +51,8 @@ def report(
     --out is given.
     """
     check_level(alpha)
-    from attentest.presentation.report.page import check_report_path, json_report
-    from attentest.presentation.report.tested_batch import batch_of_folder
+    from attentest.presentation.report import check_report_path, json_report
+    from attentest.presentation.tested_batch import batch_of_folder
 
     batch = batch_of_folder(directory)  # before a folder is made for the report
     target = directory / REPORT if out is None and not as_json else out
@@ -66,7 +66,7 @@ def report(
 
 def write_batch_report(batch: TestedBatch, target: Path, alpha: float, cards: int) -> None:
     """Write the report of a batch, with a progress bar."""
-    from attentest.presentation.report.page import write_report
+    from attentest.presentation.report import write_report
 
     with progress_bar("writing the report") as progress:
         write_report(target, batch, alpha=alpha, cards=cards, progress=progress)
@@ -113,13 +113,13 @@ def cohort(
     images differ at least, and a difference that all have in common, do not.
     """
     check_level(alpha)
-    from attentest.presentation.report.page import check_report_path
+    from attentest.presentation.report import check_report_path
 
     inputs = [] if known.table is None else [known.table]
     if report is not None:
         check_report_path(report, inputs)
     from attentest.cohort.cohort import Cohort
-    from attentest.cohort.shown import cohort_figure
+    from attentest.cohort.cohort import cohort_figure
 
     check_figure(figure, inputs)
     columns: dict[str, Any] = {name: getattr(known, name) for name in ("table", "group", "cluster", "image")}

@@ -18,7 +18,7 @@ from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import NOTHING, CertificateOptions, OutputOptions, RunOptions
 from attentest.cli.saved_results import write_batch_report
 from attentest.errors import InputError, worded
-from attentest.presentation.report import USUAL_CARDS
+from attentest.presentation import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test(
             if files is not None:
                 files.finish("sensitivity")
             if outputs.report is not None and folder is not None and len(rows) and interruption.error is None:
-                from attentest.presentation.report.tested_batch import batch_of_folder
+                from attentest.presentation.tested_batch import batch_of_folder
 
                 most = USUAL_CARDS if outputs.report_cards is None else outputs.report_cards
                 write_batch_report(batch_of_folder(folder, rows.names), outputs.report, alpha, most)

@@ -30,8 +30,8 @@ from attentest.pipeline.many_images import ImageTests, Tested
 from attentest.pipeline.noise_sensitivity import LEFT_OUT
 from attentest.pipeline.run import Request
 from attentest.presentation.picture import content_digest
-from attentest.presentation.report.tested_batch import PICTURES, saved_file
 from attentest.presentation.rows import ImageRows, rows_of_line
+from attentest.presentation.tested_batch import PICTURES, saved_file
 from attentest.progress import Progress
 from attentest.results.batch import small_picture
 from attentest.results.components import component_records

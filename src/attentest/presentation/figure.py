@@ -13,7 +13,7 @@ from attentest.checks import positive_number
 from attentest.errors import InputError, worded
 from attentest.files import check_output_path
 from attentest.markup import plain
-from attentest.presentation.image_names import elided
+from attentest.presentation.tables import elided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

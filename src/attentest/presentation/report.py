@@ -1,23 +1,39 @@
-"""What a report says, JSON-ready: summary in sentences, table, cards, noise, method, settings."""
+"""The report of a batch: what it says, JSON-ready, and one HTML file of it that needs no other and sends no request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import io
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from attentest.errors import counted, worded
+from attentest.files import check_output_path, write_complete
+from attentest.markup import page_from, plain, png_file, required
 from attentest.noise.model import recorded_sentence
-from attentest.presentation.footnotes import COUNTS, row_notes, selection_notes
-from attentest.presentation.report.tested_batch import TestedBatch
+from attentest.presentation import USUAL_CARDS
+from attentest.presentation.figure import new_figure
+from attentest.presentation.footnotes import COUNTS, footnote_marks, row_notes, selection_notes
+from attentest.presentation.picture import SHARP_SIDE, seen_name
+from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import COLUMNS, pvalues_of, with_adjusted
 from attentest.presentation.sensitivity import recorded_sensitivity
+from attentest.presentation.tables import elided
+from attentest.presentation.tested_batch import TestedBatch
 from attentest.presentation.words import (
     METHOD_NAMES,
     VERDICTS,
     mask_text,
     number_text,
     result_numbers,
+    row_texts,
     verdict_text,
     with_sign,
 )
@@ -157,8 +173,7 @@ def summary_sentences(counts: dict[str, Any], alpha: float, kind: str) -> list[s
     if components is not None:
         what += f", with {counted(components, 'connected component')} of {kind} regions in all"
     sentences = [f"{what}."]
-    total = tested if components is None else components
-    if total:
+    if total := tested if components is None else components:
         whose = "its" if counts["significant"] == 1 else "their"
         sentences.append(
             f"{_significant(counts, total)} at {alpha:g} by {whose} own selective p-value{_open(counts)}. If no "
@@ -229,3 +244,118 @@ def _significant(counts: Mapping[str, int], total: int) -> str:
 
 def _open(counts: Mapping[str, int]) -> str:
     return f" ({counts['undecided']} undecided)" if counts["undecided"] else ""
+
+
+WIDTH, HEIGHT = 3.5, 2.7  # size of the picture of a density in inches
+DPI = 180  # pixels per inch: sharp on a screen of twice the usual resolution, and on paper
+
+DENSITY_COLOURS, IMAGE_COLOURS = 48, 128
+"""Colours of the files of densities, and of images too large to be enlarged: this keeps them small."""
+
+
+def card_pictures(batch: TestedBatch) -> Draw:
+    """Return a function that draws the density of a result, and image, randomised image and map if they are known.
+
+    All densities are drawn on the same figure: a new one takes longer.
+    """
+    figure = new_figure(WIDTH, HEIGHT, arranged=False)
+
+    def density(record: ResultRecord) -> bytes:
+        import matplotlib as mpl
+
+        with mpl.rc_context(mpl.rcParamsDefault):  # black on white, whatever the user's own style
+            figure.clear()
+            draw_density(figure.add_axes((0.04, 0.1, 0.92, 0.86)), record, size=8.5)
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format="rgba", dpi=DPI, facecolor="white")
+        pixels = np.frombuffer(drawn.getvalue(), dtype=np.uint8).reshape(-1, round(WIDTH * DPI), 4)
+        return png_file(pixels[..., :3], DENSITY_COLOURS)
+
+    def draw(place: int, part: int | None, record: ResultRecord) -> dict[str, bytes]:
+        small, drawn = batch.picture(place), {"density": density(record)}
+        if small is not None:
+            for name, pixels in (("overlay", small.overlay(part)), ("seen", small.seen(part)), ("map", small.map())):
+                if pixels is not None:
+                    drawn[name] = png_file(pixels, IMAGE_COLOURS if max(pixels.shape) > SHARP_SIDE else None)
+        return drawn
+
+    return draw
+
+
+NAME = "the report"  # what messages call the file
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a report is to be JSON."""
+    return path.suffix.lower() == ".json"
+
+
+def check_report_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise an error if no report can be written to a path, or if it would overwrite an input."""
+    check_output_path(path, NAME, (".html", ".htm", ".json"), inputs)
+    if not is_json(path):
+        required("jinja2", "Jinja2")
+        new_figure(1.0, 1.0)  # an error where Matplotlib is missing
+
+
+HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}  # short names of adjusted p-values
+LONGEST_NAME = 64  # most characters of a name in a table; its middle is left out
+
+
+def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None) -> str:
+    """Return the report of a batch as one HTML page."""
+    content = report_content(batch, alpha, cards, progress, card_pictures(batch))
+    templates = files("attentest.presentation") / "templates"
+    return sealed_page(
+        "attentest.presentation",
+        "report.html.j2",
+        style=(templates / "report.css").read_text("utf-8"),
+        script=(templates / "report.js").read_text("utf-8"),
+        **content,
+        short=lambda name: elided(plain(name), LONGEST_NAME),
+        readable=_readable,
+        p=number_text,
+        texts=[None if "error" in result else row_texts(result) for result in content["results"]],
+        methods=[name for name in METHOD_NAMES if name in content["counts"]["adjusted"]],
+        with_classes=any(result.get("class_predicted") for result in content["results"]),
+        with_intervals=content["settings"].get("confidence_level") is not None,
+        headings=HEADINGS,
+        seen=seen_name(content["counts_tested"], content["dimension"]).capitalize(),
+        worded=lambda text: worded(text, content["dimension"]),
+        method_names=METHOD_NAMES,
+        marks=footnote_marks(result["footnotes"] for result in content["results"]),
+    )
+
+
+def sealed_page(package: str, template: str, *, style: str = "", script: str = "", **values: Any) -> str:
+    """Return a page from a template, in the style of all pages, that loads and runs nothing but what stands in it."""
+    style = (files("attentest.presentation") / "html_style.css").read_text("utf-8") + style
+    allowed = {"default-src": "'none'", "img-src": "data:"}
+    for source, text in (("style-src", style), ("script-src", script)):
+        if text:
+            allowed[source] = f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    allowed |= {"base-uri": "'none'", "form-action": "'none'"}
+    policy = "; ".join(f"{what} {source}" for what, source in allowed.items())
+    return page_from(package, template, style=style, script=script, policy=policy, **values)
+
+
+def _readable(value: Any) -> str:
+    """Return a setting as text: the names and values of one that has several, "none" for one that is not there."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(name).replace('_', ' ')} {_readable(part)}" for name, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(_readable(part) for part in value)})"
+    return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
+
+
+def write_report(
+    path: Path, batch: TestedBatch, *, alpha: float, cards: int = USUAL_CARDS, progress: Progress | None = None
+) -> None:
+    """Write the report of a batch to a checked path, completely or not at all; one ending in .json is JSON."""
+    make = json_report if is_json(path) else html_report
+    write_complete(path, make(batch, alpha, cards, progress).encode(), NAME)
+
+
+def json_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None) -> str:
+    """Return the report of a batch as JSON."""
+    return json.dumps(report_content(batch, alpha, cards, progress), allow_nan=False, indent=1) + "\n"
