@@ -6,9 +6,9 @@ Everything that is shown or saved of a result is read from its record: JSON, row
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from attentest.statistics.interval_mass import probability
 from attentest.statistics.pvalue import decision
 from attentest.statistics.selection_laws import law_from_values, law_values
 from attentest.statistics.truncation_set import Intervals, TruncationSet
+
+T = TypeVar("T")
 
 VERSION = 1  # version of the record; it changes when an earlier attentest could no longer read it rightly
 USUAL_LEVEL = 0.95  # confidence level of a result whose test went for p alone
@@ -266,24 +268,22 @@ class ResultRecord(ResultNumbers):
 
     @classmethod
     def _read(cls, values: Mapping[str, Any]) -> ResultRecord:
-        settings = _mapping(values["settings"], "settings")
+        settings = _of_kind(Mapping, values["settings"], "settings")
         for name in ("noise", "contrast", "search"):
-            _mapping(settings[name], name)
-        _text(settings["contrast"]["name"], "name of contrast")
+            _of_kind(Mapping, settings[name], name)
+        _of_kind(str, settings["contrast"]["name"], "name of contrast")
         for name in ("region_unit", "noise_doubt"):
-            _text(settings.get(name) or "", name)
+            _of_kind(str, settings.get(name) or "", name)
         for name in (*REGION_RULES, "randomise"):
             real_number(settings.get(name) or 0.0, name)
         whole_number(dimension_of(settings), "dimension", 1, 3)
         searched, _ = settings["confidence_level"], settings["components"]
         if searched is not None:
             confidence(searched)
-            _mapping(values["confidence_interval"], "confidence_interval")
+            _of_kind(Mapping, values["confidence_interval"], "confidence_interval")
         if values["status"] not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {shortened(values['status'])}")
-        alpha, audit, certificate, context = (values[name] for name in ("alpha", "audit", "certificate", "context"))
         law = law_from_values(_real(values, "statistic"), values["law"])
-        together = values.get("simultaneous_interval")
         if law is None:
             raise ValueError(f"law {shortened(values['law'])} is unknown")
         counts = {name: _count(values, name) for name in COUNTS}
@@ -294,22 +294,18 @@ class ResultRecord(ResultNumbers):
             raise ValueError("the truncation set must contain the observed statistic")
         log_pvalue, log_bounds = _with_bounds(values, "log_pvalue", most=0.0)
         estimate, estimate_bounds = _with_bounds(values, "estimate")
-        interval = values.get("confidence_interval")
-        interval = None if interval is None else interval_from_values(interval)
-        if certificate is not None:
-            _real(_mapping(certificate, "certificate"), "pvalue", 0.0, 1.0)
+        if (certificate := values["certificate"]) is not None:
+            _real(_of_kind(Mapping, certificate, "certificate"), "pvalue", 0.0, 1.0)
             for name in ("draws", "steps"):
                 _count(certificate, name)
-        spacing = values.get("spacing")
-        if spacing is not None:
-            spacing = Spacing(tuple(_mapping(spacing, "spacing")["lengths"]), spacing["unit"])
+        if (spacing := values.get("spacing")) is not None:
+            spacing = Spacing(tuple(_of_kind(Mapping, spacing, "spacing")["lengths"]), spacing["unit"])
             if not len(spacing.lengths) == len(values["extent"]) == dimension_of(settings):
                 raise ValueError("spacing and extent must have one value for each axis")
-        draws = values["draws"]
-        if draws is not None:
-            _check_draws(
-                _mapping(draws, "draws"), whole_number(settings["draws"], "draws", 2, LARGEST_COUNT), log_bounds
-            )
+        if (draws := values["draws"]) is not None:
+            count = whole_number(settings["draws"], "draws", 2, LARGEST_COUNT)
+            _check_draws(_of_kind(Mapping, draws, "draws"), count, log_bounds)
+
         return cls(
             law=law,
             truncation_set=TruncationSet(**sets),
@@ -319,18 +315,16 @@ class ResultRecord(ResultNumbers):
             log_pvalue_bounds=log_bounds,
             naive_log_pvalue=_real(values, "naive_log_pvalue", most=0.0),
             bonferroni_log_pvalue=_real(values, "bonferroni_log_pvalue", most=0.0),
-            alpha=None if alpha is None else level(alpha),
+            alpha=_if_any(level, values["alpha"]),
             status=values["status"],
             settings=settings,
-            audit=None
-            if audit is None
-            else Audit(**{name: _count(audit, name) for name in ("points", "contradictions")}),
+            audit=_if_any(_audit, values["audit"]),
             estimate=estimate,
             estimate_bounds=estimate_bounds,
-            confidence_interval=interval,
-            simultaneous_interval=None if together is None else interval_from_values(together),
+            confidence_interval=_if_any(interval_from_values, values.get("confidence_interval")),
+            simultaneous_interval=_if_any(interval_from_values, values.get("simultaneous_interval")),
             certificate=certificate,
-            context=None if context is None else Context.from_dict(_mapping(context, "context")),
+            context=_if_any(lambda it: Context.from_dict(_of_kind(Mapping, it, "context")), values["context"]),
             draws=draws,
             spacing=spacing,
             extent=tuple(_range(ends) for ends in values.get("extent", ())),
@@ -510,17 +504,19 @@ def _range(ends: Sequence[Any]) -> tuple[int, int]:
     return start, stop
 
 
+def _if_any(read: Callable[[Any], T], value: Any) -> T | None:
+    return None if value is None else read(value)
+
+
+def _audit(values: Mapping[str, Any]) -> Audit:
+    return Audit(points=_count(values, "points"), contradictions=_count(values, "contradictions"))
+
+
 def _count(values: Mapping[str, Any], name: str) -> int:
     return whole_number(values[name], name, 0, LARGEST_COUNT)
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{name} must be an object, got {shortened(value)}.")
-    return value
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text, got {shortened(value)}")
+def _of_kind(kind: type, value: Any, name: str) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {'a text' if kind is str else 'an object'}, got {shortened(value)}")
     return value

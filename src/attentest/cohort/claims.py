@@ -124,8 +124,8 @@ class Claims:
 
         The interval holds for true differences that vary between images and between clusters.
         """
-        rows = np.ones(len(self), dtype=bool) if group is None else self._in(group)
-        return self._fit(np.ones((len(self), 1)), self._known, rows, confidence_level)[0]
+        rows = None if group is None else self._in(group)
+        return self._fit(np.ones((len(self), 1)), self._known, confidence_level, rows)[0]
 
     def differences(self, *, confidence_level: float = USUAL_LEVEL) -> dict[str, Estimate]:
         """Return the mean of each group less that of the first one, by its name."""
@@ -162,8 +162,7 @@ class Claims:
         places = {name: place for place, name in enumerate(other.names)}
         order = [places[name] for name in self.names]
         values, corrections = (mine - theirs[order] for mine, theirs in zip(self._known, other._known, strict=True))
-        rows = np.ones(len(self), dtype=bool)
-        return self._fit(np.ones((len(self), 1)), (values, corrections), rows, confidence_level)[0]
+        return self._fit(np.ones((len(self), 1)), (values, corrections), confidence_level)[0]
 
     def common_effect(self, *, confidence_level: float = USUAL_LEVEL) -> Estimate:
         """Return the difference that all images have in common, without randomised selection.
@@ -308,12 +307,14 @@ class Claims:
                 "covariates none of which follows from the others: leave one of the covariates out.",
                 "covariates",
             )
-        found = self._fit(design, self._known, np.ones(len(self), dtype=bool), confidence_level)
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, self._fit(design, self._known, confidence_level), strict=True))
 
-    def _fit(self, design: Floats, known: tuple[Floats, Floats], rows: Mask, confidence_level: float) -> list[Estimate]:
+    def _fit(
+        self, design: Floats, known: tuple[Floats, Floats], confidence_level: float, chosen: Mask | None = None
+    ) -> list[Estimate]:
         """Return the coefficients of the regression of values, with their corrections, of some images on a design."""
         self._check_mean()
+        rows = np.ones(len(self), dtype=bool) if chosen is None else chosen
         cluster = np.unique(self._cluster[rows], return_inverse=True)[1]
         values, corrections = (column[rows] for column in known)
         at = confidence(confidence_level)

@@ -196,7 +196,7 @@ class Layout:
 
     def draw(self, figure: FigureBase, title: str, words: str) -> list[Axes]:
         """Draw the title and the words on a figure of this size, and return the axes of its panels."""
-        left, letters = 4 / self.width, letters_in_line(self.width, self.size)
+        left, letters = 4 / self.width, letters_across(self.width - 8, self.size)
         name = shown_name(title, int(0.58 * letters))
         figure.text(left, 1 - 2 / self.height, va="top", size=self.size + 2, weight="bold", **name)
         lines = wrapped(words, letters)
@@ -205,11 +205,6 @@ class Layout:
             figure.add_axes((x / self.width, 1 - (y + high) / self.height, wide / self.width, high / self.height))
             for x, y, wide, high in self.panels
         ]
-
-
-def letters_in_line(width: float, size: float) -> int:
-    """Return how many letters of a size in points are in a line of a figure of a width in mm."""
-    return letters_across(width - 8, size)
 
 
 def letters_across(width: float, size: float) -> int:

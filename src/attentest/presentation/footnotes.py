@@ -114,9 +114,8 @@ def contradiction_text(record: ResultRecord, alpha: float) -> str:
     if interval is None or record.alternative != "two-sided":
         return ""
     ends, equal = (interval.low, interval.high), float(record.is_of_counts)
-    if not contradict(record.reject_at(alpha), ends, interval.confidence_level, alpha, equal):
-        return ""
-    return f"Here {DISAGREE.replace(*RATIO) if equal else DISAGREE}."
+    contradiction = contradict(record.reject_at(alpha), ends, interval.confidence_level, alpha, equal)
+    return f"Here {DISAGREE.replace(*RATIO) if equal else DISAGREE}." if contradiction else ""
 
 
 RATIO = "a difference of 0", "a ratio of 1"  # what is said of differences, and in its place of ratios of rates

@@ -147,15 +147,12 @@ def _draw_traces(axes: Axes, signal: NDArray[Any]) -> None:
             heights = np.stack(extremes(heights, MOST_POINTS // 2), axis=1).ravel()
             places = (np.arange(MOST_POINTS) + 0.5) * length / MOST_POINTS - 0.5
         axes.plot(places, heights - 0.5, color=mpl.rcParams["text.color"], lw=0.4 if length > MOST_POINTS else 0.7)
-        text = [str(number)] * (len(channels) > 1) + [f"{values.min():.3g} to {values.max():.3g}"] * (
-            len(channels) <= FEW
-        )
-        at, box = (
-            (number + 0.04) / len(channels) - 0.5,
-            {"color": mpl.rcParams["axes.facecolor"], "alpha": 0.7, "pad": 0.4},
-        )
         if width_of(axes) > NARROWEST_NAMED:
-            axes.text(0.006, at, ": ".join(text), size=size, va="top", transform=axes.get_yaxis_transform(), bbox=box)
+            extent = f"{values.min():.3g} to {values.max():.3g}" if len(channels) <= FEW else ""
+            text = ": ".join(filter(None, [str(number) if len(channels) > 1 else "", extent]))
+            at = (number + 0.04) / len(channels) - 0.5
+            box = {"color": mpl.rcParams["axes.facecolor"], "alpha": 0.7, "pad": 0.4}
+            axes.text(0.006, at, text, size=size, va="top", transform=axes.get_yaxis_transform(), bbox=box)
 
 
 def label_axes(axes: Axes, picture: Picture, size: float) -> None:
@@ -245,14 +242,10 @@ def two_maps_figure(
         panel.imshow(attention, cmap=MAP_COLOURS, alpha=_opacity(attention), interpolation="nearest")
         draw_outline(panel, on_plane[1][1 - number], OTHER_COLOUR, 1.2)
         draw_outline(panel, on_plane[1][number], width=2.0)
-        panel.set(xticks=[], yticks=[], title=fitted(names[number]))
+        name = f"{names[number][:1].upper()}{names[number][1:]}"
+        panel.set(xticks=[], yticks=[], title=textwrap.fill(plain(name), 40))
     figure.suptitle(title)
     return figure
-
-
-def fitted(name: str) -> str:
-    """Return the name of a map as a title of half a figure, with its first letter as a capital."""
-    return textwrap.fill(plain(f"{name[:1].upper()}{name[1:]}"), 40)
 
 
 def displayed(image: NDArray[Any]) -> NDArray[np.float64]:
@@ -377,14 +370,14 @@ class SmallPicture:
     """(h, w) bool. The mask, if there was one."""
 
     def __post_init__(self) -> None:
-        shape = self.attention.shape
+        shape, seen = self.attention.shape, self.image if self.randomised_image is None else self.randomised_image
         if not (
             len(shape) == 2
             and 1 <= max(shape) <= LONGEST_SIDE
             and self.parts.shape == shape
             and self.image.shape in (shape, (*shape, 3))
-            and self._seen.shape == self.image.shape
-            and [array.dtype.name for array in (self.image, self._seen, self.attention)] == ["uint8"] * 3
+            and seen.shape == self.image.shape
+            and [array.dtype.name for array in (self.image, seen, self.attention)] == ["uint8"] * 3
             and self.parts.dtype.name == "uint16"
             and (self.mask is None or (self.mask.shape == shape and self.mask.dtype == np.bool_))
         ):
@@ -478,11 +471,6 @@ class SmallPicture:
     @property
     def _side(self) -> int:
         return int(max(SHARP_SIDE, *self.parts.shape))
-
-    @property
-    def _seen(self) -> NDArray[np.uint8]:
-        """What the model saw: the randomised image, or the image."""
-        return self.image if self.randomised_image is None else self.randomised_image
 
 
 ARRAYS = tuple(SmallPicture.__dataclass_fields__)

@@ -176,15 +176,15 @@ def summary_sentences(counts: dict[str, Any], alpha: float, kind: str) -> list[s
     if total := tested if components is None else components:
         whose = "its" if counts["significant"] == 1 else "their"
         sentences.append(
-            f"{_significant(counts, total)} at {alpha:g} by {whose} own selective p-value{_open(counts)}. If no "
-            f"region were real, about {alpha * total:.2g} would be."
+            f"{_significant(counts, total, f'at {alpha:g} by {whose} own selective p-value')} If no region were real, "
+            f"about {alpha * total:.2g} would be."
         )
         for method, made in counts["adjusted"].items():
             name = METHOD_NAMES[method]
             how = f"for the number of images by the method of {name}, {KEPT[method]}"
             if components is not None:
                 how = f"for the number of components of each region ({name})"
-            sentences.append(f"{_significant(made, total)} after adjustment {how}{_open(made)}.")
+            sentences.append(_significant(made, total, f"after adjustment {how}"))
         sentences.append(
             f"A naive test, which is not valid because the model chose the region from the same image, would call "
             f"{counts['naive_significant']} of {total} significant."
@@ -238,12 +238,10 @@ def _counts(decisions: Sequence[bool | None]) -> dict[str, int]:
     return {"significant": decisions.count(True), "undecided": decisions.count(None)}
 
 
-def _significant(counts: Mapping[str, int], total: int) -> str:
-    return f"{counts['significant']} of {total} {'is' if counts['significant'] == 1 else 'are'} significant"
-
-
-def _open(counts: Mapping[str, int]) -> str:
-    return f" ({counts['undecided']} undecided)" if counts["undecided"] else ""
+def _significant(counts: Mapping[str, int], total: int, how: str) -> str:
+    undecided = f" ({counts['undecided']} undecided)" if counts["undecided"] else ""
+    verb = "is" if counts["significant"] == 1 else "are"
+    return f"{counts['significant']} of {total} {verb} significant {how}{undecided}."
 
 
 WIDTH, HEIGHT = 3.5, 2.7  # size of the picture of a density in inches

@@ -147,14 +147,11 @@ def _draw_curve(
     start, end = float(min(low, t) - margin), float(max(high, t) + margin)
     edges = density.edges(start, end, (float(low), float(high)))
     heights = np.exp(density.log_heights(edges))
-    _fill(axes, edges, heights, density.extreme(edges))
-    axes.axvline(t, color=drawing.REGION_COLOUR, lw=1.3)
-    axes.set(xlim=(start, end), ylim=(0, (ROOM if enlarged else 1.08) * heights.max()))
+    _fill(axes, edges, heights, density.extreme(edges), t, (ROOM if enlarged else 1.08) * float(heights.max()))
     _only_x_axis(axes, label, size)
     across, text = (t - start) / (end - start), worded(f"statistic T of the image = {t:.4g}", dimension)
-    half = min(
-        0.5, 0.6 * drawing.LETTER * size * len(text) / drawing.width_of(axes)
-    )  # as wide as it may be: it stays above the axes
+    # As wide as it may be: it stays above the axes.
+    half = min(0.5, 0.6 * drawing.LETTER * size * len(text) / drawing.width_of(axes))
     at = min(max(across, half), 1 - half), 1.0
     drawing.annotate(axes, text, at, color=drawing.REGION_COLOUR, ha="center", va="bottom", size=size)
     if enlarged:
@@ -176,13 +173,11 @@ def _draw_counts(axes: Axes, law: BinomialCounts, alternative: Alternative, labe
     low, high = ordinary_range(law.statistic, alternative)
     statistics, tie = (counts - expected) / deviation, 1e-9
     edges = np.concatenate([[first - 0.5], (counts[1:] + counts[:-1]) / 2, [last + 0.5]])
-    _fill(axes, edges, np.exp(log_heights - log_heights.max()), (statistics <= low + tie) | (statistics >= high - tie))
-    axes.axvline(observed, color=drawing.REGION_COLOUR, lw=1.3)
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.08))
+    extreme = (statistics <= low + tie) | (statistics >= high - tie)
+    _fill(axes, edges, np.exp(log_heights - log_heights.max()), extreme, observed, 1.08)
     _only_x_axis(axes, label, size)
-    axes.set_title(
-        f"{observed:,.0f} of {total:,.0f} counts are in the region", color=drawing.REGION_COLOUR, size=size, pad=2
-    )
+    title = f"{observed:,.0f} of {total:,.0f} counts are in the region"
+    axes.set_title(title, color=drawing.REGION_COLOUR, size=size, pad=2)
 
 
 def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *, on_left: bool) -> None:
@@ -195,15 +190,20 @@ def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *
     extreme = density.extreme(edges)
     inset = axes.inset_axes((0.0 if on_left else 0.56, 0.64, 0.44, 0.22))  # above the curve, beside the statistic
     with np.errstate(over="ignore"):  # what is less extreme can be far higher, and is cut off
-        _fill(inset, edges, np.minimum(np.exp(logs - logs[extreme].max()), 2.0), extreme)
-    inset.axvline(t, color=drawing.REGION_COLOUR, lw=1.3)
-    inset.set(xlim=(start, end), ylim=(0, 1.25))
+        _fill(inset, edges, np.minimum(np.exp(logs - logs[extreme].max()), 2.0), extreme, t, 1.25)
     _only_x_axis(inset, "", size - 1, ticks=2)
     inset.set_title("its tail, enlarged", size=size - 1, pad=2)
 
 
-def _fill(axes: Axes, edges: NDArray[np.float64], heights: NDArray[np.float64], extreme: NDArray[np.bool_]) -> None:
-    """Fill the area under a curve, the extreme part of it dark."""
+def _fill(
+    axes: Axes,
+    edges: NDArray[np.float64],
+    heights: NDArray[np.float64],
+    extreme: NDArray[np.bool_],
+    observed: float,
+    top: float,
+) -> None:
+    """Fill the area under a curve, the extreme part of it dark, with the observed value, on axes of a height."""
     from matplotlib.patches import StepPatch
 
     dark = np.where(extreme, heights, 0.0)
@@ -211,6 +211,8 @@ def _fill(axes: Axes, edges: NDArray[np.float64], heights: NDArray[np.float64], 
         # Not axes.stairs, which looks for the limits of the axes in every step and takes most of the time.
         axes.add_artist(StepPatch(values, edges, fill=True, color=colour, lw=0))
     axes.add_artist(StepPatch(heights, edges, fill=False, edgecolor=drawing.GREY, lw=0.9))
+    axes.axvline(observed, color=drawing.REGION_COLOUR, lw=1.3)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, top))
 
 
 def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterval, size: float) -> None:
@@ -258,10 +260,8 @@ def result_layout(width: float, picture: Picture, alpha: float) -> drawing.Layou
     size = 6.5 if narrow else 7.5
     across = width - 10 if narrow else (width - 26) / 3  # of the density
     side = (width - 14) / 2 if narrow else (width - across - 14 - 6 * pictures) / pictures
-    two, titles = (
-        drawing.LINE * size * 2 + 3,
-        _title(picture.record, alpha, drawing.letters_across(across, size)).count("\n") + 1,
-    )
+    two = drawing.LINE * size * 2 + 3
+    titles = _title(picture.record, alpha, drawing.letters_across(across, size)).count("\n") + 1
     above_density = drawing.LINE * size * titles + 3
     top, tall = 7 + (two if narrow else max(two, above_density)), 1.15 * side if narrow else across
     if picture.region.ndim == 1:  # traces above each other, and the map as a strip below them
@@ -283,7 +283,7 @@ def result_layout(width: float, picture: Picture, alpha: float) -> drawing.Layou
         width=width,
         panels=[*places, (*density, across, tall)],
         above_words=max(below, density[1] + tall + 11),
-        lines=drawing.wrapped(_words(picture.record, alpha), drawing.letters_in_line(width, size)).count("\n") + 1,
+        lines=drawing.wrapped(_words(picture.record, alpha), drawing.letters_across(width - 8, size)).count("\n") + 1,
         size=size,
     )
 
@@ -357,9 +357,8 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, record, size=size)
-    density_axes.set_title(
-        _title(record, alpha, drawing.letters_across(drawing.width_of(density_axes), size)), size=size, pad=pad
-    )
+    letters = drawing.letters_across(drawing.width_of(density_axes), size)
+    density_axes.set_title(_title(record, alpha, letters), size=size, pad=pad)
 
 
 def _words(record: ResultRecord, alpha: float) -> str:
@@ -372,10 +371,6 @@ def _title(record: ResultRecord, alpha: float, letters: int) -> str:
     """Return verdict and p-values in lines of at most so many letters."""
     lines = [words.short_verdict(record.reject_at(alpha), alpha), f"selective p {words.selective_p(record)}"]
     if record.certificate is not None:
-        lines.append(f"certified p {_exact(record.certificate['pvalue'])}")
-    lines.append(f"naive p {_exact(record.naive_pvalue)} (not valid)")
+        lines.append(f"certified p {words.with_sign(words.number_text(record.certificate['pvalue']))}")
+    lines.append(f"naive p {words.with_sign(words.number_text(record.naive_pvalue))} (not valid)")
     return "\n".join(drawing.wrapped(line, letters) for line in lines)
-
-
-def _exact(p: float) -> str:
-    return words.with_sign(words.number_text(p))

@@ -56,18 +56,8 @@ COLUMNS = (
 """Columns of a table, in order; a row may hold more."""
 
 TEXT_COLUMNS = (
-    *(
-        "image",
-        "mask_use",
-        "part_size_unit",
-        "map",
-        "class_label",
-        "region_unit",
-        "randomise_name",
-        "alternative",
-        "contrast",
-    ),
-    *("noise", "noise_doubt", "status", "error"),
+    *("image", "mask_use", "part_size_unit", "map", "class_label", "region_unit", "randomise_name", "alternative"),
+    *("contrast", "noise", "noise_doubt", "status", "error"),
 )
 TRUTH_COLUMNS = ("certificate_agrees", "class_predicted", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import compress, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -134,7 +134,7 @@ class Sensitivity:
         """
         if axes is None:
             return self._draw(partial(drawing.shown_figure, arranged=False), title, drawing.checked_width(width))
-        panels = drawing.checked_axes(axes, self._panels)
+        panels = drawing.checked_axes(axes, len(self._curves) + 1)
         draw_sensitivity(panels, self)
         return panels
 
@@ -142,14 +142,10 @@ class Sensitivity:
         """Return a figure of its own, of a width in mm, which is not shown."""
         return self._draw(partial(drawing.new_figure, arranged=False), title, width)[0].get_figure(root=True)  # type: ignore[return-value]
 
-    @property
-    def _panels(self) -> int:
-        return 2 if self.lengths is None else 3
-
     def _draw(self, make: Callable[[float, float], Figure], title: str, width: float) -> list[Axes]:
         """Draw everything on a figure, which is made of a width and a height in inches."""
         words = " ".join(self.sentences())
-        layout = sensitivity_layout(width, self._panels, bool(title), words)
+        layout = sensitivity_layout(width, len(self._curves) + 1, bool(title), words)
         axes = layout.draw(make(*layout.inches), title, words)
         draw_sensitivity(axes, self, size=layout.size)
         return axes
@@ -160,8 +156,8 @@ class Sensitivity:
         Correlation lengths that are not known, because they were not asked for, are NaN.
         """
         length = np.nan if self.assumed_length is None else self.assumed_length
-        rows = [{LENGTH: length, **row} for row in self._factor_rows]
-        rows += [{FACTOR: 1.0, **row} for row in self._length_rows]
+        rows = [{LENGTH: length, **row} for row in self._rows(FACTOR)]
+        rows += [{FACTOR: 1.0, **row} for row in self._rows(LENGTH)]
         return data_frame(
             [
                 {
@@ -179,10 +175,7 @@ class Sensitivity:
         """Return everything as JSON-ready values; infinite numbers become "inf" and "-inf"."""
         same = self.same_verdict
         return {
-            "alpha": self.alpha,
-            "confidence_level": self.confidence_level,
-            "alternative": self.alternative,
-            "difference": self.difference,
+            **{name: getattr(self, name) for name in ("alpha", "confidence_level", "alternative", "difference")},
             "text": " ".join(self.sentences()),
             "note": self.note,
             "reject": same.reject,
@@ -190,9 +183,9 @@ class Sensitivity:
             "same_verdict_to": same.high,
             "below": same.below,
             "above": same.above,
-            "factors": self._factor_rows,
-            "lengths": None if self.lengths is None else self._length_rows,
-            "assumed_length": None if self.assumed_length is None else json_ready(self.assumed_length),
+            "factors": self._rows(FACTOR),
+            "lengths": None if self.lengths is None else self._rows(LENGTH),
+            "assumed_length": json_ready(self.assumed_length),
             "evaluations": self.evaluations,
         }
 
@@ -222,12 +215,9 @@ class Sensitivity:
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a few rows of text: what is assumed of the noise, p, verdict, estimate and interval."""
-        rows = [
-            (f"standard deviation x {row[FACTOR]:.3g}", row)
-            for row, is_shown in zip(self._factor_rows, self._in_table, strict=True)
-            if is_shown
-        ]
-        rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self._length_rows]
+        factors = compress(self._rows(FACTOR), self._in_table)
+        rows = [(f"standard deviation x {row[FACTOR]:.3g}", row) for row in factors]
+        rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self._rows(LENGTH)]
         return [
             (
                 what,
@@ -251,18 +241,18 @@ class Sensitivity:
         return row_table("Sensitivity to the noise", self.headings, self.table(), self.summary().split("\n"))
 
     @property
+    def _curves(self) -> list[SensitivityCurve]:
+        return [curve for curve in (self.factors, self.lengths) if curve is not None]
+
+    @property
     def _in_table(self) -> NDArray[np.bool_]:
         """Which factors (k,) the table and the sentences are about: a few of those of the usual curve, else all."""
         few = np.isclose(self.factors.values[:, None], SHOWN_FACTORS)
         return np.asarray(few.any(axis=1) | (not few.any(axis=0).all()))
 
-    @property
-    def _factor_rows(self) -> list[dict[str, Any]]:
-        return curve_rows(self.factors, FACTOR, self.alpha)
-
-    @property
-    def _length_rows(self) -> list[dict[str, Any]]:
-        return [] if self.lengths is None else curve_rows(self.lengths, LENGTH, self.alpha)
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        curve = self.factors if name == FACTOR else self.lengths
+        return [] if curve is None else curve_rows(curve, name, self.alpha)
 
 
 def factor_sensitivity(
@@ -364,15 +354,14 @@ def sensitivity_layout(width: float, count: int, titled: bool, words: str) -> dr
         width=width,
         panels=[(left + column * (wide + gap), top + line * row, wide, high) for line, column in places],
         above_words=top - 8 + count // columns * row,
-        lines=drawing.wrapped(words, drawing.letters_in_line(width, drawing.Layout.size)).count("\n") + 1,
+        lines=drawing.wrapped(words, drawing.letters_across(width - 8, drawing.Layout.size)).count("\n") + 1,
     )
 
 
 def draw_sensitivity(axes: Sequence[Axes], drawn: Sensitivity, *, size: float = 8.0) -> None:
     """Draw a sensitivity on two axes, or on three if it has correlation lengths."""
-    curves = [drawn.factors, *([] if drawn.lengths is None else [drawn.lengths])]
     level = float(np.log10(drawn.alpha))
-    smallest = min(*(_powers(curve.log_pvalues.best).min() for curve in curves), level)
+    smallest = min(*(_powers(curve.log_pvalues.best).min() for curve in drawn._curves), level)
     assumed = float(np.interp(1.0, drawn.factors.values, _powers(drawn.factors.log_pvalues.best)))
     least = max(smallest - 0.3, min(SMALLEST_LOG, level - 1, 2 * assumed))  # the same for both axes of p
     beside = any(1.0 < flip < NEAR for flip in drawn.flips)  # a line through the word that is usually there

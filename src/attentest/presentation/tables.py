@@ -117,7 +117,6 @@ class Column:
     """A column of a table."""
 
     heading: str
-    """Its heading."""
     cells: Sequence[str | Text]
     """A text for each row, which may have a style."""
     rank: int = ALWAYS
@@ -129,11 +128,6 @@ class Column:
     def width(self) -> int:
         """Cells of the terminal that it takes."""
         return max(cell_len(str(text)) for text in (*self.heading.split("\n"), *self.cells))
-
-    @property
-    def folded(self) -> Column:
-        """The same column with its heading on two lines."""
-        return replace(self, heading=self.heading.replace(" ", "\n", 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +219,7 @@ def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int
     if width is None:
         return FittedTable(columns=[Column(heading=of, cells=names, is_text=True), *columns])
     one_line = [_name_column(names, groups, of), *columns]
-    two_lines = [column.folded for column in one_line]
+    two_lines = [replace(column, heading=column.heading.replace(" ", "\n", 1)) for column in one_line]
     for all_columns in (one_line, two_lines):
         if total_width(all_columns) <= width:
             return FittedTable(columns=all_columns, groups=groups)

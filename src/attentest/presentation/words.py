@@ -101,10 +101,9 @@ def row_texts(row: Mapping[str, Any], digits: int = 3) -> dict[str, str]:
 
     low, high = numbers("pvalue_low", "pvalue_high")
     estimate, *estimate_bounds = numbers("estimate", "estimate_low", "estimate_high")
+    pixels = f"{row['part_pixels']:,} of {row['seen_pixels']:,}"
     texts = {
-        "pixels": ", ".join(
-            filter(None, [f"{row['part_pixels']:,} of {row['seen_pixels']:,}", row.get("part_measure")])
-        ),
+        "pixels": ", ".join(filter(None, [pixels, row.get("part_measure")])),
         "difference": difference_number(row["difference"], row["statistic"]),
         "estimate": estimate_text(estimate, (estimate_bounds[0], estimate_bounds[1]), row["status"]),
         "interval": interval_text(*numbers("confidence_low", "confidence_high")) if "confidence_low" in row else "",
@@ -142,11 +141,11 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
     interval, together, certificate = searched_interval(record), record.simultaneous_interval, record.certificate
     p = pvalue_text(record.pvalue, record.pvalue_bounds, record.status)
     holds = "approximate, as the noise is from the tested image" if record.approximate_noise else "valid"
-    numbers = [ShownNumber("selective p", p, f"{holds}; error bar {range_text(*record.pvalue_bounds, 6)}")]
+    numbers = {"selective p": (p, f"{holds}; error bar {range_text(*record.pvalue_bounds, 6)}")}
     if certificate is not None:
-        numbers.append(ShownNumber("certified p", number_text(certificate["pvalue"]), certificate["summary"]))
+        numbers["certified p"] = number_text(certificate["pvalue"]), certificate["summary"]
     ignored = "not valid: it ignores that the model chose the region"
-    numbers.append(ShownNumber("naive p", number_text(record.naive_pvalue), ignored))
+    numbers["naive p"] = number_text(record.naive_pvalue), ignored
     if interval is not None:
         level = interval.confidence_level
         estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
@@ -154,11 +153,10 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
         what = "median-unbiased given the selection, in units of the pixels"
         if record.is_of_counts:
             what = "ratio of the mean rates inside and outside, 1 if they are equal"
-        numbers.append(ShownNumber("estimate", estimate, what))
-        numbers.append(ShownNumber(interval_name(level), interval_text(*interval), naive))
+        numbers |= {"estimate": (estimate, what), interval_name(level): (interval_text(*interval), naive)}
         if together is not None:
             how = f"the {together.together} intervals of this region cover together with {100 * level:.10g}%"
-            numbers.append(ShownNumber("simultaneous interval", interval_text(*together), how))
+            numbers["simultaneous interval"] = interval_text(*together), how
     errors = f"{abs(record.statistic):.4g} standard errors; biased, because the model chose where to look"
     if record.is_of_counts:
         errors = f"of mean counts, {abs(record.statistic):.4g} standard errors; from counts that the model did not see"
@@ -166,29 +164,30 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
     share = f"{100 * record.part_pixels / record.seen_pixels:.2g}% of what the model sees"
     if record.settings.get("mask") and record.settings["mask_use"] != "map":
         share = f"{share} within the mask"
-    numbers.append(ShownNumber("observed difference", difference, errors))
     size, *measure = region_text(record).split(", ", 1)
-    numbers.append(ShownNumber("region", size, "; ".join([share, *measure])))
+    numbers |= {"observed difference": (difference, errors), "region": (size, "; ".join([share, *measure]))}
     context = record.context
     if context is not None and context.standard_deviations is not None:
         size = f"{context.standard_deviations:.3g} standard deviations of the image"
-        numbers.append(ShownNumber("effect size", size, f"{context.percent_of_range:.3g}% of its range; descriptive"))
+        numbers["effect size"] = size, f"{context.percent_of_range:.3g}% of its range; descriptive"
         shown = f"{SIZES[record.alternative]} than {share_text(context.share, context.placements)}"
         where = f"differences of {PLACES}; descriptive"
-        known = context.share is not None
-        numbers.append(ShownNumber("in the image", shown if known else "", where if known else NO_ROOM))
+        numbers["in the image"] = ("", NO_ROOM) if context.share is None else (shown, where)
     if record.draws is not None:
         from attentest.record import USUAL_ALPHA
 
         count, total = record.significant_draws(USUAL_ALPHA)
         pixels = record.draws["majority_pixels"]
         note = f"of their own p at most {USUAL_ALPHA:g}; {pixels:,} pixels are in the region of more than half of them"
-        numbers.append(ShownNumber("draws", f"{count} of {total}", note))
-    return [ShownNumber(*(worded(text, record.dimension) for text in number)) for number in numbers]
+        numbers["draws"] = f"{count} of {total}", note
+    said = ((worded(text, record.dimension) for text in (name, *number)) for name, number in numbers.items())
+    return [ShownNumber(*texts) for texts in said]
 
 
 SIZES = {"two-sided": "larger", "equal-tailed": "larger", "greater": "higher", "less": "lower"}
-"""What a difference is, compared with the smaller ones of other places in the image, by the alternative."""
+RELATIONS = dict.fromkeys(SIZES, "differs from") | {"greater": "is greater than", "less": "is less than"}
+"""What a difference is, compared with the smaller ones of other places in the image, and what the alternative says of
+the mean of the region and what it is compared with, by the alternative."""
 
 PLACES, NO_ROOM = "regions of the same shape elsewhere in the image", "there is no room for other places"
 """What the difference is compared with, beside p, and where it cannot be."""
@@ -226,14 +225,6 @@ OTHERS = {
     "region mean": "zero",
 }
 """What the region is compared with, by the name of the contrast."""
-
-RELATIONS = {
-    "two-sided": "differs from",
-    "equal-tailed": "differs from",
-    "greater": "is greater than",
-    "less": "is less than",
-}
-"""What the alternative hypothesis says of the mean of the region and what it is compared with."""
 
 WITHIN_THE_IMAGE = ("background", "neighbourhood")  # contrasts with other parts of the same image
 
@@ -447,11 +438,7 @@ def percentage(share: float) -> str:
     return f"{100 * share:.3g}%" if share >= TINY else f"fewer than 1 in {1 / TINY:,.0f}"
 
 
-METHOD_NAMES: dict[Adjustment, str] = {
-    "bh": "Benjamini-Hochberg",
-    "by": "Benjamini-Yekutieli",
-    "holm": "Holm",
-}
+METHOD_NAMES: dict[Adjustment, str] = {"bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli", "holm": "Holm"}
 """Names of the ways to adjust p-values."""
 
 

@@ -110,18 +110,9 @@ class Certificate:
 
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
         """Return the certificate as JSON-ready values; ``arrays`` adds the statistics of the draws."""
-        values: dict[str, Any] = {
-            "pvalue": self.pvalue,
-            "draws": self.draws,
-            "extreme": self.extreme,
-            "agreement": self.agreement,
-            "agrees": self.agrees,
-            "summary": self.summary(),
-            "moved": self.moved,
-            "steps": self.steps,
-            "seed": self.seed,
-            "evaluations": self.evaluations,
-        }
+        first, last = ("pvalue", "draws", "extreme", "agreement", "agrees"), ("moved", "steps", "seed", "evaluations")
+        values = {name: getattr(self, name) for name in first} | {"summary": self.summary()}
+        values |= {name: getattr(self, name) for name in last}
         if arrays:
             values["statistics"] = self.statistics.tolist()
         return values

@@ -351,9 +351,7 @@ def records_of(results: Sequence[AttentionTestResult], confidence_level: float |
 
 def _extent(part: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
     """Return where along each axis a part (*axes) begins and ends."""
-    axes = range(part.ndim)
-    within = (np.flatnonzero(part.any(axis=tuple(other for other in axes if other != axis))) for axis in axes)
-    return tuple((int(places[0]), int(places[-1]) + 1) if places.size else (0, 0) for places in within)
+    return tuple((int(at.min()), int(at.max()) + 1) if at.size else (0, 0) for at in np.nonzero(part))
 
 
 SHARED = tuple(ResultNumbers.__dataclass_fields__)
