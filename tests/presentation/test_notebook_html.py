@@ -24,7 +24,7 @@ from attentest import (
     noise,
     plan,
 )
-from attentest.presentation.notebook import MOST_ROWS, PICTURE_SIDE
+from attentest.presentation.report import MOST_ROWS, PICTURE_SIDE
 from attentest.presentation.words import interval_text, result_numbers
 from attentest.runs.engine import FailedImage
 from attentest.search import SpectralSearch

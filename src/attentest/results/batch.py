@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from attentest.checks import confidence, level, whole_number
 from attentest.errors import InputError, counted, worded
 from attentest.files import as_path
+from attentest.presentation import MOST_CARDS
 from attentest.presentation.figure import axes_or_new, shown_figure
 from attentest.presentation.many_results_figure import contact_sheet, draw_pvalues
-from attentest.presentation.notebook import MOST_ROWS, results_html
 from attentest.presentation.picture import SmallPicture
+from attentest.presentation.report import MOST_ROWS, check_report_path, results_html, write_report
 from attentest.presentation.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, row_of, with_adjusted
 from attentest.presentation.tables import data_frame, write_csv, write_parquet
 from attentest.presentation.tested_batch import batch_of_records
@@ -299,9 +300,6 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
         progress
             True for a bar, or a function that is called with (results drawn, results to be drawn).
         """
-        from attentest.presentation import MOST_CARDS
-        from attentest.presentation.report import check_report_path, write_report
-
         target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)
         check_report_path(target)
         images, shown_level = self._images, None if confidence_level is None else confidence(confidence_level)
