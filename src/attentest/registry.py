@@ -335,10 +335,10 @@ MODEL_LIBRARIES = Registry(
     "model library",
     {
         "Hugging Face": Part("attention.huggingface:LIBRARY"),
-        "timm": Part("attention.timm:LIBRARY"),
-        "MONAI": Part("attention.monai:LIBRARY"),
+        "timm": Part("attention.other_libraries:TIMM"),
+        "MONAI": Part("attention.other_libraries:MONAI"),
         "attentest.attention": Part("attention.torch_transformer:LIBRARY"),
-        "torchvision": Part("attention.torchvision:LIBRARY"),
+        "torchvision": Part("attention.other_libraries:TORCHVISION"),
     },
 )
 """Libraries whose vision transformers are read; each location is a ``ModelLibrary``."""

@@ -30,7 +30,7 @@ class Encoder:
 
     module: nn.Module
     """The copy of the model, in evaluation mode; no parameter requires a gradient."""
-    forward: Callable[[nn.Module, Tensor], Any]
+    forward: Callable[[Any, Tensor], Any] = nn.Module.__call__
     """Passes images (m, C, *axes) through the module; each layer passes its attention weights to the active reader
     (``attentest.attention.attention_reader``)."""
     kind: str
@@ -42,11 +42,11 @@ class Encoder:
     which are on the right and below unless ``start`` says otherwise."""
     tokens: Tokens
     """The tokens of an image."""
-    layers: int
-    heads: int
-    width: int
-    mlp_width: int
-    """Sizes of the model, which determine the memory it needs."""
+    layers: int = 0
+    heads: int = 0
+    width: int = 0
+    mlp_width: int = 0
+    """Sizes of the model, which determine the memory it needs; zero for a network without attention."""
     weights: str
     """Dtype in which the weights were stored."""
     stride: tuple[int, ...] | None = None

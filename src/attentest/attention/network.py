@@ -155,16 +155,11 @@ class _Network(ViTScores):
         """Return what is known of the network, in the form in which that of transformers is."""
         return Encoder(
             module=whole,
-            forward=nn.Module.__call__,
             kind=kind,
             channels=shape[0],
             image_size=shape[1:],
             patch_size=(1,) * len(grid),
             tokens=Tokens(grid=grid, prefix=0, class_token=False),
-            layers=0,
-            heads=0,
-            width=0,
-            mlp_width=0,
             weights=stored,
         )
 

@@ -130,7 +130,6 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     layers = (part for part in model.modules() if isinstance(part, nn.TransformerEncoderLayer))
     return encoders.Encoder(
         module=model,
-        forward=nn.Module.__call__,
         kind=kind,
         channels=model.channels,
         image_size=model.image_size,
