@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attentest.attention.device import reason_of
 from attentest.attention.encoder import by
 from attentest.attention.onnx_operators import (
     BOOLEAN,
@@ -26,8 +28,10 @@ from attentest.attention.onnx_operators import (
     MOST_NUMBERS,
     NUMBERS,
     OPERATORS,
+    WITHOUT_EFFECT,
     Context,
     NotSupportedError,
+    Window,
 )
 from attentest.attention.score_function import SAME, checked_shape
 from attentest.errors import InputError, ModelError, shortened
@@ -43,10 +47,10 @@ OPSETS = range(9, 25)  # versions of the operators that are supported
 DOMAINS = ("", "ai.onnx")  # names of the set of operators that the format itself defines
 EXTERNAL = 1  # number in files of the place of weights that lie in another file
 
+WINDOW = tuple(field.name for field in fields(Window))  # names of the attributes of operators with a kernel
+
 FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError)
 """What torch and NumPy raise where shapes or values do not fit."""
-
-LONGEST_REASON = 200  # most characters of an error of another library that is quoted
 
 
 class OnnxNode(nn.Module):
@@ -56,11 +60,15 @@ class OnnxNode(nn.Module):
         self, operator: str, attributes: Mapping[str, Any], inputs: Iterable[str], outputs: Iterable[str]
     ) -> None:
         super().__init__()
-        self.operator, self.attributes = operator, dict(attributes)
+        parameters = inspect.signature(OPERATORS[operator]).parameters
+        self.operator = operator
+        self.attributes = {name: value for name, value in attributes.items() if name in parameters}
+        if "window" in parameters:
+            self.attributes["window"] = Window(**{name: attributes[name] for name in WINDOW if name in attributes})
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.spent: tuple[str, ...] = ()
         """Names of values that no later node takes."""
-        self._in_context = "context" in inspect.signature(OPERATORS[operator]).parameters
+        self._in_context = "context" in parameters
 
     def forward(self, *inputs: Tensor | None, context: Context) -> Any:
         """Return what the operator makes of its inputs."""
@@ -76,21 +84,10 @@ class OnnxNetwork(nn.Module):
     """The graph of an ONNX file as a module from images (m, C, *axes) to its first output.
 
     Submodules have the names of the outputs of nodes, such as "/layer4/Relu_output_0", and weights those of the file.
-
-    Parameters
-    ----------
-    nodes
-        Nodes in the order in which they are computed.
-    constants
-        Tensors by name: weights, and numbers such as shapes, which stay on the CPU.
-    entry, result
-        Names of the input and of the output.
-    sides
-        The shape (N, C, *axes) of the input as the file states it, None for sides that are not fixed.
-    opset
-        Version of the operators.
-    digest
-        SHA-256 of the file, by which networks with the same weights are told apart.
+    ``nodes`` are in the order in which they are computed; ``constants`` are weights, and numbers such as shapes, which
+    stay on the CPU. ``entry`` and ``result`` are the names of input and output; ``sides`` is the shape (N, C, *axes) of
+    the input as the file states it, None for sides that are not fixed. By the SHA-256 of the file, ``digest``, networks
+    with the same weights are told apart.
     """
 
     def __init__(
@@ -159,7 +156,7 @@ class OnnxNetwork(nn.Module):
         if image_shape is None:
             if None in stated:
                 raise InputError(
-                    f"the network leaves the shape {_sides(stated)} of its images open: give image_shape.",
+                    f"the network leaves the shape {by(stated)} of its images open: give image_shape.",
                     "image_shape",
                 )
             image_shape = stated
@@ -167,7 +164,7 @@ class OnnxNetwork(nn.Module):
         fits = len(shape) == len(stated) and all(s in (None, side) for s, side in zip(stated, shape, strict=True))
         if not fits:
             raise InputError(
-                f"image_shape is {by(shape)}, but the network takes images of {_sides(stated)}.", "image_shape"
+                f"image_shape is {by(shape)}, but the network takes images of {by(stated)}.", "image_shape"
             )
         return shape
 
@@ -186,7 +183,8 @@ class OnnxNetwork(nn.Module):
             raise
         except FAILURES as error:
             raise ModelError(
-                f"the network fails on an image of shape {shape} ({_short(error)}): check image_shape.", "image_shape"
+                f"the network fails on an image of shape {shape} ({reason_of(error)}): check image_shape.",
+                "image_shape",
             ) from None
         try:
             together = self(images)
@@ -253,7 +251,7 @@ def _content(source: Any) -> tuple[Path, bytes]:
 
 
 def _unreadable(path: Path, reason: object) -> ModelError:
-    return ModelError(f"{path} cannot be read as an ONNX file ({_short(reason)}): export it again.")
+    return ModelError(f"{path} cannot be read as an ONNX file ({reason_of(reason)}): export it again.")
 
 
 def _tensors(model: Any) -> list[Any]:
@@ -339,9 +337,10 @@ def _check_operator(node: Any, attributes: Mapping[str, Any]) -> None:
     name = node.op_type if node.domain in DOMAINS else f"{node.domain}::{node.op_type}"
     if name not in OPERATORS:
         raise ModelError(
-            f"the operator {name[:100]!r} is not supported: {', '.join(OPERATORS)}, Constant are.",
+            f"the operator {name[:100]!r} is not supported: {', '.join(sorted(OPERATORS))}, Constant are.",
         )
-    known = inspect.signature(OPERATORS[name]).parameters
+    known = WITHOUT_EFFECT.union(inspect.signature(OPERATORS[name]).parameters)
+    known.update(WINDOW if "window" in known else ())
     for attribute in attributes:
         if attribute not in known:
             raise ModelError(f"the attribute {attribute[:100]!r} of the operator {name} is not supported.")
@@ -360,7 +359,7 @@ def _input(graph: Any, constants: Mapping[str, Tensor]) -> tuple[str, tuple[int 
     sides = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in stated.shape.dim)
     if len(sides) - 2 not in AXES:
         raise ModelError(
-            f"the input of the network has {len(sides)} axes {_sides(sides)}, but it needs images, channels and one to "
+            f"the input of the network has {len(sides)} axes {by(sides)}, but it needs images, channels and one to "
             "three axes."
         )
     if sides[0] not in (None, 1):
@@ -410,12 +409,3 @@ def _stored(onnx: Any, tensor: Any, folder: str) -> Tensor:
     elif tensor.data_type in FLOATS and values.dtype not in (np.float16, np.float64):
         values = values.astype(np.float32)
     return torch.from_numpy(np.array(values, order="C"))
-
-
-def _sides(sides: Iterable[int | None]) -> str:
-    return " x ".join("any" if side is None else str(side) for side in sides)
-
-
-def _short(reason: object) -> str:
-    text = " ".join(str(reason).split()) or type(reason).__name__
-    return (text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]} ...").rstrip(".")

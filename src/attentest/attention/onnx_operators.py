@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ NUMBERS = ("Resize", "Upsample", "Pad", "Range")
 
 TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 """Neighbours of which an interpolated value is made, counted from the one before it."""
+
+
+WITHOUT_EFFECT = {
+    "extrapolation_value", "kernel_shape", "momentum", "qk_matmul_output_mode", "round_mode", "saturate", "seed",
+    "softmax_precision", "stash_type", "storage_order",
+}  # fmt: skip
+"""Attributes that change nothing in what the functions compute that do not take them."""
 
 
 class NotSupportedError(ValueError):
@@ -77,23 +84,30 @@ def _bounded(shape: Sequence[int]) -> list[int]:
     return [int(side) for side in shape]
 
 
-def _window(
-    x: Tensor, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str
-) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Return strides, dilations, and the padding before and after each axis."""
-    axes = x.ndim - 2
-    if axes not in (1, 2, 3):
-        raise NotSupportedError(f"{axes} axes besides images and channels")
-    strides, dilations = list(strides or [1] * axes), list(dilations or [1] * axes)
-    if auto_pad in ("NOTSET", "VALID"):
-        pads = list(pads or [0] * 2 * axes) if auto_pad == "NOTSET" else [0] * 2 * axes
-        return strides, dilations, pads[:axes], pads[axes:]
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise NotSupportedError(f"auto_pad {auto_pad!r}")
-    sides = zip(x.shape[2:], kernel, strides, dilations, strict=True)
-    totals = [max((-(-side // s) - 1) * s + d * (k - 1) + 1 - side, 0) for side, k, s, d in sides]
-    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
-    return strides, dilations, *((small, large) if auto_pad == "SAME_UPPER" else (large, small))
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """How a kernel moves over an image: the attributes that all operators with a kernel have."""
+
+    auto_pad: str = "NOTSET"
+    dilations: Any = None
+    pads: Any = None
+    strides: Any = None
+
+    def along(self, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Return strides, dilations, and the padding before and after each axis."""
+        axes = x.ndim - 2
+        if axes not in (1, 2, 3):
+            raise NotSupportedError(f"{axes} axes besides images and channels")
+        strides, dilations = list(self.strides or [1] * axes), list(self.dilations or [1] * axes)
+        if self.auto_pad in ("NOTSET", "VALID"):
+            pads = list(self.pads or [0] * 2 * axes) if self.auto_pad == "NOTSET" else [0] * 2 * axes
+            return strides, dilations, pads[:axes], pads[axes:]
+        if self.auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+            raise NotSupportedError(f"auto_pad {self.auto_pad!r}")
+        sides = zip(x.shape[2:], kernel, strides, dilations, strict=True)
+        totals = [max((-(-side // s) - 1) * s + d * (k - 1) + 1 - side, 0) for side, k, s, d in sides]
+        small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        return strides, dilations, *((small, large) if self.auto_pad == "SAME_UPPER" else (large, small))
 
 
 def _padded(x: Tensor, before: list[int], after: list[int], value: float = 0.0) -> Tensor:
@@ -101,24 +115,17 @@ def _padded(x: Tensor, before: list[int], after: list[int], value: float = 0.0) 
     return functional.pad(x, pads, value=value)
 
 
-def _conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    strides, dilations, before, after = _window(x, weight.shape[2:], strides, dilations, pads, auto_pad)
+def _along(name: str, axes: int) -> Callable[..., Tensor]:
+    """Return the function of torch for a number of axes, such as ``conv2d``."""
+    function: Callable[..., Tensor] = getattr(functional, f"{name}{axes}d")
+    return function
+
+
+def _conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, window: Window, group: int = 1) -> Tensor:
+    strides, dilations, before, after = window.along(x, weight.shape[2:])
     if before != after:
         x, before = _padded(x, before, after), [0] * len(before)
-    function = getattr(functional, f"conv{len(strides)}d")
-    result: Tensor = function(x, weight, bias, strides, before, dilations, group)
-    return result
+    return _along("conv", len(strides))(x, weight, bias, strides, before, dilations, group)
 
 
 def _conv_transpose(
@@ -126,72 +133,43 @@ def _conv_transpose(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
+    window: Window,
     group: int = 1,
-    kernel_shape: Any = None,
     output_padding: Any = None,
     output_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
 ) -> Tensor:
-    if auto_pad not in ("NOTSET", "VALID") or output_shape is not None:
+    if window.auto_pad not in ("NOTSET", "VALID") or output_shape is not None:
         raise NotSupportedError("auto_pad or output_shape")
-    strides, dilations, before, after = _window(x, weight.shape[2:], strides, dilations, pads, auto_pad)
+    strides, dilations, before, after = window.along(x, weight.shape[2:])
     added = list(output_padding or [0] * len(strides))
-    function = getattr(functional, f"conv_transpose{len(strides)}d")
+    function = _along("conv_transpose", len(strides))
     if before == after:
-        result: Tensor = function(x, weight, bias, strides, before, added, group, dilations)
-        return result
-    whole: Tensor = function(x, weight, bias, strides, 0, added, group, dilations)
+        return function(x, weight, bias, strides, before, added, group, dilations)
+    whole = function(x, weight, bias, strides, 0, added, group, dilations)
     return _padded(whole, [-side for side in before], [-side for side in after])
 
 
-def _max_pool(
-    x: Tensor,
-    *,
-    kernel_shape: list[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    storage_order: int = 0,
-    strides: Any = None,
-) -> Tensor:
-    strides, dilations, before, after = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+def _max_pool(x: Tensor, *, window: Window, kernel_shape: list[int], ceil_mode: int = 0) -> Tensor:
+    strides, dilations, before, after = window.along(x, kernel_shape)
     if before != after:
         x, before = _padded(x, before, after, -math.inf), [0] * len(before)
-    function = getattr(functional, f"max_pool{len(strides)}d")
-    result: Tensor = function(x, kernel_shape, strides, before, dilations, ceil_mode=bool(ceil_mode))
-    return result
+    pool = _along("max_pool", len(strides))
+    return pool(x, kernel_shape, strides, before, dilations, ceil_mode=bool(ceil_mode))
 
 
 def _average_pool(
-    x: Tensor,
-    *,
-    kernel_shape: list[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    x: Tensor, *, window: Window, kernel_shape: list[int], ceil_mode: int = 0, count_include_pad: int = 0
 ) -> Tensor:
-    strides, dilations, before, after = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+    strides, dilations, before, after = window.along(x, kernel_shape)
     if set(dilations) != {1}:
         raise NotSupportedError(f"dilations {dilations}")
-    function = getattr(functional, f"avg_pool{len(strides)}d")
-
-    def pooled(values: Tensor) -> Tensor:
-        result: Tensor = function(_padded(values, before, after), kernel_shape, strides, ceil_mode=bool(ceil_mode))
-        return result
-
+    pool = partial(
+        _along("avg_pool", len(strides)), kernel_size=kernel_shape, stride=strides, ceil_mode=bool(ceil_mode)
+    )
     if before == after:
-        result: Tensor = function(
-            x, kernel_shape, strides, before, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad)
-        )
-        return result
-    return pooled(x) if count_include_pad else pooled(x) / pooled(torch.ones_like(x[:1, :1]))
+        return pool(x, padding=before, count_include_pad=bool(count_include_pad))
+    sums = pool(_padded(x, before, after))
+    return sums if count_include_pad else sums / pool(_padded(torch.ones_like(x[:1, :1]), before, after))
 
 
 def _batch_norm(
@@ -202,7 +180,6 @@ def _batch_norm(
     variance: Tensor,
     *,
     epsilon: float = 1e-5,
-    momentum: float = 0.9,
     training_mode: int = 0,
     spatial: int = 1,
 ) -> Tensor:
@@ -212,22 +189,14 @@ def _batch_norm(
 
 
 def _layer_norm(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
+    x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
 ) -> Tensor:
     shape = x.shape[axis % x.ndim :]
     shift = None if bias is None else bias.expand(shape)
     return functional.layer_norm(x, shape, scale.expand(shape), shift, epsilon)
 
 
-def _group_norm(
-    x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
-) -> Tensor:
+def _group_norm(x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5) -> Tensor:
     size = x.shape[1] // len(scale)  # before opset 21, scale and bias are those of groups
     return functional.group_norm(
         x, num_groups, scale.repeat_interleave(size), bias.repeat_interleave(size), eps=epsilon
@@ -348,7 +317,7 @@ def _range(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
     return torch.arange(first, last, step, dtype=start.dtype, device=start.device)
 
 
-def _cast(x: Tensor, *, context: Context, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def _cast(x: Tensor, *, context: Context, to: int) -> Tensor:
     if to in FLOATS:
         return x.to(context.like)
     if to != BOOLEAN and to not in INTEGERS:
@@ -392,7 +361,6 @@ def _resize(
     coordinate_transformation_mode: str = "half_pixel",
     cubic_coeff_a: float = -0.75,
     exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
     keep_aspect_ratio_policy: str = "stretch",
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
@@ -459,18 +427,6 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _upsample(x: Tensor, scales: Any, *, context: Context, mode: str = "nearest") -> Tensor:
-    return _resize(
-        x,
-        None,
-        scales,
-        context=context,
-        mode=mode,
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-
-
 def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[..., Tensor]:
     def run(x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
         given = None if axes is None else _numbers(axes)
@@ -513,10 +469,8 @@ def _attention(
     is_causal: int = 0,
     kv_num_heads: int | None = None,
     q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
-    softmax_precision: int = 1,
 ) -> Tensor:
     if past_key is not None or past_value is not None or softcap:
         raise NotSupportedError("keys and values of the past, or softcap")
@@ -537,106 +491,92 @@ def _attention(
     return attended.transpose(1, 2).flatten(2) if flat else attended
 
 
-def _modulo(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
-    return torch.fmod(a, b) if fmod else torch.remainder(a, b)
+def _of_torch(name: str) -> Callable[..., Tensor]:
+    """Return an operator of tensors alone that is the function of torch of the same name."""
+    function = getattr(torch, name.lower(), None) or getattr(functional, name.lower())
+    return lambda *inputs: function(*inputs)
 
+
+NAMED_ALIKE = (
+    "Abs", "Add", "Ceil", "Cos", "Erf", "Exp", "Floor", "Greater", "HardSwish", "Less", "Log", "MatMul", "Mish", "Mul",
+    "Neg", "Pow", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softsign", "Sqrt", "Sub", "Tanh",
+)  # fmt: skip
+"""Operators that torch has under the same name."""
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    "Abs": lambda x: x.abs(),
-    "Add": lambda a, b: a + b,
+    **{name: _of_torch(name) for name in NAMED_ALIKE},
     "And": lambda a, b: a & b,
     "Attention": _attention,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
-    "CastLike": lambda x, target, *, context, saturate=1, round_mode="up": _cast(
+    "CastLike": lambda x, target, *, context: _cast(
         x, context=context, to=1 if target.is_floating_point() else BOOLEAN if target.dtype == torch.bool else 7
     ),
-    "Ceil": lambda x: x.ceil(),
     "Celu": lambda x, *, alpha=1.0: functional.celu(x, alpha),
     "Clip": lambda x, min=None, max=None: x if min is None and max is None else torch.clamp(x, min, max),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Cos": lambda x: x.cos(),
     "DepthToSpace": _depth_to_space,
     "Div": _divide,
-    "Dropout": lambda x, ratio=None, training_mode=None, *, seed=None: x,
+    "Dropout": lambda x, ratio=None, training_mode=None: x,
     "Einsum": lambda *parts, equation: torch.einsum(equation, *parts),
     "Elu": lambda x, *, alpha=1.0: functional.elu(x, alpha),
     "Equal": lambda a, b: a == b,
-    "Erf": lambda x: x.erf(),
-    "Exp": lambda x: x.exp(),
     "Expand": _expand,
     "Flatten": _flatten,
-    "Floor": lambda x: x.floor(),
     "Gather": _gather,
     "Gelu": lambda x, *, approximate="none": functional.gelu(x, approximate=approximate),
     "Gemm": _gemm,
     "GlobalAveragePool": lambda x: x.mean(dim=list(range(2, x.ndim)), keepdim=True),
     "GlobalMaxPool": lambda x: x.amax(dim=list(range(2, x.ndim)), keepdim=True),
-    "Greater": lambda a, b: a > b,
     "GreaterOrEqual": lambda a, b: a >= b,
     "GroupNormalization": _group_norm,
     "HardSigmoid": lambda x, *, alpha=0.2, beta=0.5: torch.clamp(alpha * x + beta, 0.0, 1.0),
-    "HardSwish": lambda x: functional.hardswish(x),
     "Identity": lambda x: x,
     "InstanceNormalization": lambda x, scale, bias, *, epsilon=1e-5: functional.instance_norm(
         x, weight=scale, bias=bias, eps=epsilon
     ),
     "LayerNormalization": _layer_norm,
     "LeakyRelu": lambda x, *, alpha=0.01: functional.leaky_relu(x, alpha),
-    "Less": lambda a, b: a < b,
     "LessOrEqual": lambda a, b: a <= b,
-    "Log": lambda x: x.log(),
     "LogSoftmax": _softmax(torch.log_softmax),
-    "MatMul": lambda a, b: a @ b,
     "Max": lambda *parts: reduce(torch.maximum, parts),
     "MaxPool": _max_pool,
     "Min": lambda *parts: reduce(torch.minimum, parts),
-    "Mish": lambda x: functional.mish(x),
-    "Mod": _modulo,
-    "Mul": lambda a, b: a * b,
-    "Neg": lambda x: -x,
+    "Mod": lambda a, b, *, fmod=0: torch.fmod(a, b) if fmod else torch.remainder(a, b),
     "Not": lambda a: ~a,
     "Or": lambda a, b: a | b,
     "PRelu": lambda x, slope: functional.relu(x) - slope * functional.relu(-x),
     "Pad": _pad,
-    "Pow": lambda a, b: a**b,
     "Range": _range,
     "Reciprocal": lambda x: 1 / x,
     "ReduceL2": _reduced(lambda x, axes, keep: x.square().sum(dim=axes, keepdim=keep).sqrt()),
-    "ReduceMax": _reduced(lambda x, axes, keep: x.amax(dim=axes, keepdim=keep)),
-    "ReduceMean": _reduced(lambda x, axes, keep: x.mean(dim=axes, keepdim=keep)),
-    "ReduceMin": _reduced(lambda x, axes, keep: x.amin(dim=axes, keepdim=keep)),
-    "ReduceSum": _reduced(lambda x, axes, keep: x.sum(dim=axes, keepdim=keep)),
-    "Relu": lambda x: functional.relu(x),
+    "ReduceMax": _reduced(torch.amax),
+    "ReduceMean": _reduced(torch.mean),
+    "ReduceMin": _reduced(torch.amin),
+    "ReduceSum": _reduced(torch.sum),
     "Reshape": _reshape,
     "Resize": _resize,
-    "Round": lambda x: x.round(),
     "ScatterND": _scatter,
     "Selu": lambda x, *, alpha=1.6732631921768188, gamma=1.0507010221481323: gamma * functional.elu(x, alpha),
     "Shape": lambda x, *, start=0, end=None: torch.tensor(tuple(x.shape)[start:end], dtype=torch.int64),
-    "Sigmoid": lambda x: x.sigmoid(),
-    "Sign": lambda x: x.sign(),
-    "Sin": lambda x: x.sin(),
     "Size": lambda x: torch.tensor(x.numel()),
     "Slice": _slice,
     "Softmax": _softmax(torch.softmax),
     "Softplus": lambda x: functional.softplus(x, threshold=40.0),
-    "Softsign": lambda x: functional.softsign(x),
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
-    "Sqrt": lambda x: x.sqrt(),
     "Squeeze": _squeeze,
-    "Sub": lambda a, b: a - b,
     "Sum": lambda *parts: reduce(torch.add, parts),
-    "Tanh": lambda x: x.tanh(),
     "Tile": _tile,
     "Transpose": lambda x, *, perm=None: x.permute(*(perm if perm is not None else reversed(range(x.ndim)))),
     "Unsqueeze": _unsqueeze,
-    "Upsample": _upsample,
+    "Upsample": lambda x, scales, *, context, mode="nearest": _resize(
+        x, scales=scales, context=context, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    ),
     "Where": lambda condition, a, b: torch.where(condition.to(a.device), a, b),
 }
 """The operators that are run, by their names in files."""
