@@ -17,8 +17,7 @@ from attentest.attention.relevance import (
     IntegratedGradients,
     Relevance,
 )
-from attentest.attention.relevance_pass import ModuleRelevance, PlainRelevance
-from attentest.attention.relevance_scores import RelevanceScores
+from attentest.attention.relevance_scores import ModuleRelevance, PlainRelevance, RelevanceScores
 from families import FLOAT32, OtherDtypes, normal
 
 SAME = 1e-10

@@ -518,7 +518,7 @@ class MapDefinition:
         made: Aggregation | Relevance = (
             ATTENTION_MAPS.create(self.map_name, "map_name", **given)
             if self.text is None
-            else Part("attention.text:TextRelevance").load()(self.text)
+            else Part("attention.class_scores:TextRelevance").load()(self.text)
         )
         return made
 

@@ -337,7 +337,7 @@ MODEL_LIBRARIES = Registry(
         "Hugging Face": Part("attention.huggingface:LIBRARY"),
         "timm": Part("attention.other_libraries:TIMM"),
         "MONAI": Part("attention.other_libraries:MONAI"),
-        "attentest.attention": Part("attention.torch_transformer:LIBRARY"),
+        "attentest.attention": Part("attention.other_libraries:TORCH"),
         "torchvision": Part("attention.other_libraries:TORCHVISION"),
     },
 )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attentest import AttentionTest
 from attentest.attention import cuda_graph
-from attentest.attention.cuda_graph import GraphedFunction
+from attentest.attention.device import GraphedFunction
 from attentest.noise import AR1
 from attentest.simulation.images import null_images
 from attentest.training.bundled import bundled_model

@@ -13,8 +13,7 @@ import transformers as hf
 from torch import Tensor, nn
 
 from attentest.attention.relevance import GradCAM, GradientRollout, HiResCAM, InputGradient, IntegratedGradients
-from attentest.attention.relevance_pass import PlainRelevance
-from attentest.attention.relevance_scores import RelevanceScores
+from attentest.attention.relevance_scores import PlainRelevance, RelevanceScores
 from families import LAYERS, layers_of, normal, tiny
 from relevance_checks import MAPS, SAME, check_model, relative
 

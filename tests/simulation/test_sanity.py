@@ -17,8 +17,8 @@ from torch import nn
 
 from attentest import AttentionTest, bundled_model, sanity
 from attentest.attention import GradCAM, GradientRollout, LayerAttention
+from attentest.attention.class_scores import TextRelevance
 from attentest.attention.relevance_scores import RelevanceScores
-from attentest.attention.text import TextRelevance
 from attentest.attention.vit import ViTScores
 from attentest.errors import InputError, ModelError
 from attentest.results.batch import Results

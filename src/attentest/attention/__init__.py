@@ -14,7 +14,9 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
+from attentest.attention.class_scores import TextRelevance
 from attentest.attention.network import CAM, NetworkScores, OutputScores, Residual, Segmentation, check_returns_map
+from attentest.attention.other_libraries import TorchTransformer
 from attentest.attention.relevance import GradCAM, GradientRollout, HiResCAM, InputGradient, IntegratedGradients
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.saved_model import SavedModel, load_model
@@ -26,8 +28,6 @@ from attentest.attention.score_function import (
     function_scores,
     score_properties,
 )
-from attentest.attention.text import TextRelevance
-from attentest.attention.torch_transformer import TorchTransformer
 from attentest.attention.vit import ViTScores, readable
 from attentest.errors import InputError
 

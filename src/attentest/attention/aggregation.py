@@ -4,16 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from attentest.attention.windows import Windows, windowed_rollout
 from attentest.checks import whole_number
-from attentest.errors import InputError, ModelError, counted
+from attentest.errors import InputError, ModelError, counted, shortened
 from attentest.registry import ATTENTION_MAPS
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Windows:
+    """The windows of one layer, which may be shifted, and reach beyond the grid where that is no multiple of them.
+
+    The attention of the layer as a matrix over all of its tokens has the weights within windows, and zeros elsewhere.
+    Places beyond the grid have neither rows nor columns in it: nothing of the image is there.
+    """
+
+    grid: tuple[int, ...]
+    """Rows and columns of the layer's tokens."""
+    heads: int
+    """Heads of the layer."""
+    places: Tensor
+    """(windows, n). The token at each place of each window; the number of tokens where there is none."""
+    order: Tensor
+    """(tokens,). Where each token is among all places, window after window."""
+
+    def divided(self, values: Tensor) -> Tensor:
+        """Return values (m, tokens, ...) by windows, (m * windows, n, ...), zero where there is no token."""
+        padded = torch.cat([values, torch.zeros_like(values[:, :1])], dim=1)
+        return padded[:, self.places].flatten(0, 1)
+
+    def joined(self, values: Tensor) -> Tensor:
+        """Return values by windows, (m * windows, n, ...), as values of the tokens, (m, tokens, ...)."""
+        of_images: Tensor = values.unflatten(0, (-1, len(self.places)))
+        return of_images.flatten(1, 2)[:, self.order]
+
+    def mean_row(self, attention: Tensor) -> Tensor:
+        """Return the row (m, tokens) that averages over tokens, for the attention (m * windows, n, n) of images."""
+        tokens = math.prod(self.grid)
+        return attention.new_full((len(attention) // len(self.places), tokens), 1.0 / tokens)
+
+    def attended(self, row: Tensor, attention: Tensor) -> Tensor:
+        """Return the product (m, tokens) of rows with the attention (m * windows, n, n) as a matrix over all tokens."""
+        return self.joined((self.divided(row).unsqueeze(1) @ attention).squeeze(1))
+
+    def before_merging(self, row: Tensor, merged: Windows) -> Tensor:
+        """Return rows (m, merged tokens) as rows of this layer's tokens: one is the mean of the four it is made of."""
+        if merged.grid == self.grid:
+            return row
+        height, width = self.grid
+        on_grid: Tensor = row.unflatten(1, merged.grid)
+        repeated = on_grid.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
+        return repeated[:, :height, :width].flatten(1) / 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +128,41 @@ AggregationLike: TypeAlias = "Aggregation | str"
 """An aggregation, or the name of one: see ``attentest.registry.ATTENTION_MAPS``."""
 
 
+class Described:
+    """A map with a name, whose parameters are the fields of a dataclass."""
+
+    name: ClassVar[str]
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters as JSON-ready values."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]  # every map is a dataclass
+
+
+class _OfHeads(Described):
+    """An aggregation that combines the heads of layers: what those here have in common."""
+
+    head_fusion: HeadFusion
+
+    def __post_init__(self) -> None:
+        fusion = self.head_fusion
+        if isinstance(fusion, str) and fusion in FUSIONS:
+            return
+        try:
+            object.__setattr__(self, "head_fusion", whole_number(fusion, "head_fusion", 0, MOST_LAYERS))
+        except InputError:
+            raise InputError(
+                f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}.",
+                "head_fusion",
+            ) from None
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the attention to each patch, (m, *grid)."""
+        grid: Tensor = taken[0].unflatten(1, tokens.grid)
+        return grid
+
+
 @dataclass(frozen=True)
-class Rollout:
+class Rollout(_OfHeads):
     """Attention rollout (appendix A.2): the class token's row of the product of (A_l + I), last layer first.
 
     Only that row is carried through the product, so a layer costs one vector-matrix product per image. Without
@@ -99,11 +178,8 @@ class Rollout:
 
     head_fusion: HeadFusion = "mean"
 
-    class_row_of_last = True
-    in_windows = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
+    name = "rollout"
+    class_row_of_last = in_windows = True
 
     def layers(self, count: int) -> range:
         """Return the indices of all layers."""
@@ -116,7 +192,7 @@ class Rollout:
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the aggregated attention to each patch, (m, *grid)."""
         if tokens.windows:
-            return _on_grid(windowed_rollout(taken, tokens.windows), tokens)
+            return super().scores([windowed_rollout(taken, tokens.windows)], tokens)
         *before, last = taken
         start = torch.zeros_like(last[:, :1])
         if tokens.class_token:
@@ -127,15 +203,11 @@ class Rollout:
             row = start + start @ last
         for attention in reversed(before):
             row = row + row @ attention
-        return _on_grid(row[:, 0], tokens)
-
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters."""
-        return {"name": "rollout", "head_fusion": self.head_fusion}
+        return super().scores([row[:, 0, tokens.prefix :]], tokens)
 
 
 @dataclass(frozen=True)
-class LayerAttention:
+class LayerAttention(_OfHeads):
     """The class token's attention to each patch in one layer; without a class token, the mean over patches.
 
     Where patches are merged between layers, the map is on the grid of those of the layer.
@@ -151,40 +223,32 @@ class LayerAttention:
     layer: int = -1
     head_fusion: HeadFusion = "mean"
 
-    class_row_of_last = True
-    in_windows = True
+    name = "layer"
+    class_row_of_last = in_windows = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
-        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
+        super().__post_init__()
 
     def layers(self, count: int) -> range:
         """Return the index of the one layer."""
-        if not -count <= self.layer < count:
-            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.", "layer")
-        index = self.layer % count
+        index = layer_index(self.layer, count)
         return range(index, index + 1)
 
     def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
-        """Return the row (m, N) of the class token, or the mean row of the patches, with the heads combined."""
+        """Return the class token's attention (m, patches), or the mean of the patches', with the heads combined."""
         if tokens.windows:
             attention, layer = fused(weights, self.head_fusion), tokens.windows[self.layer]
             return layer.attended(layer.mean_row(attention), attention)
         if tokens.class_token:
-            return fused(weights[:, :, :1], self.head_fusion)[:, 0]
-        return fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
-
-    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the attention to each patch, (m, *grid)."""
-        return _on_grid(taken[0], tokens)
-
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters."""
-        return {"name": "layer", "layer": self.layer, "head_fusion": self.head_fusion}
+            row = fused(weights[:, :, :1], self.head_fusion)[:, 0]
+        else:
+            row = fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
+        return row[:, tokens.prefix :]
 
 
 @dataclass(frozen=True)
-class PoolingAttention:
+class PoolingAttention(_OfHeads):
     """The attention to each patch of the query by which a model's head pools its tokens (SigLIP, and models of timm).
 
     Parameters
@@ -195,8 +259,7 @@ class PoolingAttention:
 
     head_fusion: HeadFusion = "mean"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
+    name = "pooling"
 
     def layers(self, count: int) -> range:
         """Return the index of the pooling, which follows that of the last layer."""
@@ -206,23 +269,20 @@ class PoolingAttention:
         """Return the weights (m, patches) of patches from those of all tokens, (m, heads, 1, n), the patches last."""
         return fused(weights, self.head_fusion)[:, 0, -math.prod(tokens.grid) :]
 
-    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the attention to each patch, (m, *grid)."""
-        grid: Tensor = taken[0].unflatten(1, tokens.grid)
-        return grid
 
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters."""
-        return {"name": "pooling", "head_fusion": self.head_fusion}
+def layer_index(layer: Any, count: int) -> int:
+    """Return the index of a layer out of ``count`` from its number, which may be counted from the end."""
+    if isinstance(layer, str) or not -count <= layer < count:
+        raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {layer!r}.", "layer")
+    return int(layer) % count
 
 
-def as_aggregation(value: AggregationLike) -> Aggregation:
-    """Return an aggregation: one that is given, or that of a name, such as "rollout" or "layer:3"."""
-    object_allowed = "an aggregation such as Rollout(...)"
-    chosen = ATTENTION_MAPS.create(value, "attention", object_allowed) if isinstance(value, str) else value
-    if isinstance(chosen, Aggregation) and not isinstance(chosen, type):
+def as_map(value: Any, kinds: tuple[type, ...], objects: str) -> Any:
+    """Return a map of one of some kinds: one that is given, or that of a name, such as "rollout" or "layer:3"."""
+    chosen = ATTENTION_MAPS.create(value, "attention", objects) if isinstance(value, str) else value
+    if isinstance(chosen, kinds) and not isinstance(chosen, type):
         return chosen
-    raise InputError(f"attention must be {ATTENTION_MAPS.choices(object_allowed)}, got {value!r}.")
+    raise InputError(f"attention must be {ATTENTION_MAPS.choices(objects)}, got {shortened(value)}.", "attention")
 
 
 def fused(weights: Tensor, fusion: HeadFusion) -> Tensor:
@@ -260,7 +320,7 @@ def scores_from_attentions(
     attention
         "rollout", "last-layer", "layer:K", or an aggregation.
     """
-    aggregation = as_aggregation(attention)
+    aggregation: Aggregation = as_map(attention, (Aggregation,), "an aggregation such as Rollout(...)")
     try:
         rows, columns = grid
     except (TypeError, ValueError):
@@ -319,18 +379,52 @@ def check_heads_and_rows(aggregation: Aggregation, weights: Tensor, layer: int) 
         )
 
 
-def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:
-    """Return the entries of rows (m, N) that belong to patches, on their grid (m, *grid)."""
-    grid: Tensor = row[:, tokens.prefix :].unflatten(-1, tokens.grid)
-    return grid
+def windowed_rollout(attentions: Sequence[Tensor], windows: Sequence[Windows]) -> Tensor:
+    """Return the mean row of the product of (A_l + I) over layers with windows, (m, tokens) of the first layer.
+
+    The attention (m * windows, n, n) of each layer, first layer first, has its heads combined.
+    """
+    following = windows[-1]
+    row = following.mean_row(attentions[-1])
+    for attention, layer in zip(reversed(attentions), reversed(windows), strict=True):
+        row = layer.before_merging(row, following)
+        row = row + layer.attended(row, attention)
+        following = layer
+    return row
 
 
-def _checked_fusion(fusion: Any) -> Any:
-    if isinstance(fusion, str) and fusion in FUSIONS:
-        return fusion
-    try:
-        return whole_number(fusion, "head_fusion", 0, MOST_LAYERS)
-    except InputError:
-        raise InputError(
-            f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}.", "head_fusion"
-        ) from None
+def windows_of_stages(
+    stages: Sequence[Sequence[Any]],
+    heads: Sequence[int],
+    grid: tuple[int, int],
+    device: torch.device,
+    pads_first: bool,
+) -> tuple[Windows, ...]:
+    """Return the windows of the layers of a model, each of whose stages but the first merges two by two tokens.
+
+    The layers of each stage have a ``window_size`` and a ``shift_size``; ``heads`` are those of each stage. The grid of
+    patches is padded to whole windows before it is shifted (``pads_first``), or after that.
+    """
+    windows = []
+    for layers, count in zip(stages, heads, strict=True):
+        windows += [_windows(grid, count, layer, device, pads_first) for layer in layers]
+        grid = (grid[0] + 1) // 2, (grid[1] + 1) // 2
+    return tuple(windows)
+
+
+def _windows(grid: tuple[int, int], heads: int, layer: Any, device: torch.device, pads_first: bool) -> Windows:
+    tokens = math.prod(grid)
+    sides, shifts = (
+        tuple(map(int, size)) if isinstance(size, (tuple, list)) else (int(size),) * 2
+        for size in (layer.window_size, layer.shift_size)
+    )
+    numbers = torch.arange(tokens, device=device).unflatten(0, grid)
+    beyond = [-length % side for length, side in zip(grid, sides, strict=True)]
+    for padding in (pads_first, not pads_first):
+        if padding:
+            numbers = pad(numbers, (0, beyond[1], 0, beyond[0]), value=tokens)
+        else:
+            numbers = numbers.roll([-shift for shift in shifts], (0, 1))
+    divided = numbers.unflatten(1, (-1, sides[1])).unflatten(0, (-1, sides[0]))
+    places = divided.transpose(1, 2).flatten(2).flatten(0, 1)
+    return Windows(grid=grid, heads=heads, places=places, order=places.flatten().argsort()[:tokens])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
-from attentest.attention.device import usable_device
+from attentest.attention.device import reason_of, usable_device
 from attentest.checks import whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, listed, shortened
 from attentest.images.resize_matrix import AXES
@@ -49,32 +49,26 @@ class Encoder:
     """Sizes of the model, which determine the memory it needs; zero for a network without attention."""
     weights: str
     """Dtype in which the weights were stored."""
-    stride: tuple[int, ...] | None = None
-    """Steps from patch to patch where they overlap; None for the sides of a patch."""
-    start: tuple[int, ...] | None = None
-    """Place along each axis at which the first patch begins; None for the beginning of the input."""
+    stride: tuple[int, ...] = ()
+    """Steps from patch to patch along each axis, by default the sides of a patch."""
+    start: tuple[int, ...] = ()
+    """Place along each axis at which the first patch begins, by default the beginning of the input."""
     sequences: int = 1
     """Sequences of tokens of an image, each of which attends to itself alone; the scores are the mean of theirs."""
 
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Steps from patch to patch along each axis."""
-        return self.stride or self.patch_size
-
-    @property
-    def begin(self) -> tuple[int, ...]:
-        """Place along each axis at which the first patch begins."""
-        return self.start or (0,) * len(self.image_size)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stride", self.stride or self.patch_size)
+        object.__setattr__(self, "start", self.start or (0,) * len(self.image_size))
 
     @property
     def overlap(self) -> tuple[int, ...]:
         """Pixels along each axis that neighbouring patches have in common."""
-        return tuple(side - step for side, step in zip(self.patch_size, self.steps, strict=True))
+        return tuple(side - step for side, step in zip(self.patch_size, self.stride, strict=True))
 
     @property
     def covered(self) -> tuple[int, ...]:
         """Sides of the part of the input that the patches cover."""
-        patches = zip(self.tokens.grid, self.steps, self.overlap, strict=True)
+        patches = zip(self.tokens.grid, self.stride, self.overlap, strict=True)
         return tuple(count * step + shared for count, step, shared in patches)
 
     @property
@@ -109,7 +103,7 @@ class Encoder:
         merged = tuple(patch * (fine // coarse) for patch, fine, coarse in sides)
         if grid == finest:
             return self
-        return replace(self, patch_size=merged, stride=None, tokens=replace(self.tokens, grid=grid))
+        return replace(self, patch_size=merged, stride=(), tokens=replace(self.tokens, grid=grid))
 
     def cast(self, dtype: torch.dtype) -> Encoder:
         """Return a copy that computes in another dtype."""
@@ -123,6 +117,12 @@ def cast_module(module: nn.Module, dtype: torch.dtype) -> nn.Module:
         id(weight): nn.Parameter(weight.to(dtype, copy=True), requires_grad=False) for weight in module.parameters()
     }
     return copy.deepcopy(module, converted).to(dtype)
+
+
+def image_of_noise(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return an image (1, C, *axes) of noise in float64, by which is seen what a model does."""
+    chance = torch.Generator("cpu").manual_seed(0)
+    return torch.randn(1, *shape, dtype=torch.float64, generator=chance, device="cpu").to(device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,11 +147,6 @@ class ModelLibrary:
 def model_libraries() -> dict[str, ModelLibrary]:
     """Return the registered libraries by name."""
     return {name: part.load() for name, part in MODEL_LIBRARIES.items()}
-
-
-def readable_models() -> str:
-    """Return the models that can be read as error messages list them: "ViT or DeiT of Hugging Face, ViT of timm"."""
-    return ", ".join(f"{listed(library.models)} of {name}" for name, library in model_libraries().items())
 
 
 REASONS = {
@@ -179,9 +174,10 @@ def unreadable(kind: object, model: str) -> ModelError:
         for reason, beginnings in REASONS.items()
         if any(name.startswith(beginning) or f"_{beginning}" in name for beginning in beginnings)
     )
+    models = ", ".join(f"{listed(library.models)} of {name}" for name, library in model_libraries().items())
     return ModelError(
         f"{model} is of type {kind!r}, {next(reasons, 'which attentest does not know')}: give one of these: "
-        f"{readable_models()}, a network with a map of its own: AttentionTest(model, image_shape=..., "
+        f"{models}, a network with a map of its own: AttentionTest(model, image_shape=..., "
         "attention=GradCAM(...)), or a function from images to scores: AttentionTest(function, image_shape=...)."
     )
 
@@ -210,10 +206,9 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
     except InputError:
         raise
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ModelError(
-            f"the model of type {kind!r} cannot be copied to float64 ({reason}): give it with plain floating-point "
-            "weights, not quantized, pruned, sharded, re-parametrised or on the meta device."
+            f"the model of type {kind!r} cannot be copied to float64 ({reason_of(error)}): give it with plain "
+            "floating-point weights, not quantized, pruned, sharded, re-parametrised or on the meta device."
         ) from None
     if not owned:
         _drop_hooks(duplicate)
@@ -289,6 +284,6 @@ def check_same_size(kind: str, trained: tuple[int, ...], size: tuple[int, ...]) 
         )
 
 
-def by(sides: tuple[int, ...]) -> str:
-    """Return sides as messages write them: "8 x 12"."""
-    return " x ".join(map(str, sides))
+def by(sides: Iterable[int | None]) -> str:
+    """Return sides as messages write them: "8 x 12", or "3 x any" if one is not fixed."""
+    return " x ".join("any" if side is None else str(side) for side in sides)

@@ -189,15 +189,13 @@ def _constant(encoder: Encoder, layer: nn.Module) -> Tensor | None:
 
     weights = next(encoder.module.parameters())
     blank = torch.zeros(1, encoder.channels, *encoder.image_size, dtype=weights.dtype, device=weights.device)
-    handle = layer.register_forward_pre_hook(stop, with_kwargs=True)
-    try:
-        encoder.forward(encoder.module, blank)
-    except _Reached as reached:
-        tokens = reached.args[0]
-    else:
-        return None
-    finally:
-        handle.remove()
+    with layer.register_forward_pre_hook(stop, with_kwargs=True):
+        try:
+            encoder.forward(encoder.module, blank)
+        except _Reached as reached:
+            tokens = reached.args[0]
+        else:
+            return None
     expected = (1, encoder.tokens.count, encoder.width)
     return tokens.detach() if isinstance(tokens, Tensor) and tuple(tokens.shape) == expected else None
 
@@ -211,7 +209,7 @@ class PlainPass:
 
     def __init__(self, encoder: Encoder, weights: PlainWeights) -> None:
         self._tokens, self._heads, self._weights = encoder.tokens, encoder.heads, weights
-        margins = zip(encoder.patch_size, weights.margin, encoder.steps, strict=True)
+        margins = zip(encoder.patch_size, weights.margin, encoder.stride, strict=True)
         self._patches = tuple((side + 2 * margin, step) for side, margin, step in margins)
         self._margin = [end for margin in reversed(weights.margin) for end in (margin, margin)]
 
@@ -280,11 +278,7 @@ class PlainForward(PlainPass):
 
     def agrees(self, images: Tensor, expected: Tensor) -> bool:
         """Return whether the scores of images are those expected, (m, *grid), to within rounding."""
-        try:
-            scores = self(images)
-        except RuntimeError:  # the weights do not fit together as those of plain layers do
-            return False
-        return bool((scores - expected).abs().amax() <= self.same * expected.abs().amax())
+        return agrees(lambda: self(images), expected, self.same)
 
     def _entering(self, images: Tensor) -> Tensor:
         """Return the tokens (m, N, d) that reach the first layer."""
@@ -301,6 +295,15 @@ class PlainForward(PlainPass):
         if self._class_row:
             queries = queries[:, :, :1]
         return torch.softmax(self._logits(queries, keys), dim=-1)
+
+
+def agrees(scores: Callable[[], Tensor], expected: Tensor, same: float = SAME) -> bool:
+    """Return whether what a pass over plain layers computes is what is expected, to within rounding."""
+    try:
+        computed = scores()
+    except RuntimeError:  # the weights do not fit together as those of plain layers do
+        return False
+    return bool((computed - expected).abs().amax() <= same * expected.abs().amax())
 
 
 def normed(x: Tensor, norm: Norm) -> Tensor:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attentest.attention import encoder as encoders
-from attentest.attention.aggregation import Tokens
+from attentest.attention.aggregation import Tokens, Windows, windows_of_stages
 from attentest.attention.attention_reader import (
     ATTENTION_NAME,
     pass_input_to_reader,
@@ -22,8 +23,9 @@ from attentest.attention.attention_reader import (
     set_constant_method,
 )
 from attentest.attention.stored_vit import ViTModel
-from attentest.attention.windows import Windows, windows_of_stages
-from attentest.errors import ModelError
+from attentest.checks import whole_number
+from attentest.errors import InputError, ModelError
+from attentest.images.resize_matrix import AXES
 
 
 def _allow_any_size(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -84,9 +86,8 @@ class Family:
     """The class of transformers that is its encoder. A class that ends in "Backbone" instead of "Model" may be the same
     encoder with another output, and one that ends in "Transformer" the encoder within it (transformers 4)."""
     prefix: int = 1
-    """Number of tokens before the patches besides registers: class and distillation tokens."""
-    class_token: bool = True
-    """Whether the first of them is a class token; ``use_cls_token`` of a configuration may add one."""
+    """Number of tokens before the patches besides registers: a class token, if there are any, and distillation tokens;
+    ``use_cls_token`` of a configuration may add a class token."""
     antialias: bool = False
     resampling: str = "bicubic"
     """Whether its position embeddings are smoothed when they are resampled to a coarser grid, and how they are."""
@@ -107,7 +108,7 @@ class Family:
     """Settings of the number of channels, which is one where there is no such setting, and of the width within
     layers."""
     any_size: bool = True
-    """Whether it is read at other sizes than that of training."""
+    """Whether it is read at images of other sizes than that of training; videos and signals never are."""
     windows: bool = False
     """Whether its layers attend within windows, in stages with ``depths`` layers and ``num_heads`` heads, of which the
     first has the width ``embed_dim``, and each other twice that of the one before it."""
@@ -128,16 +129,15 @@ FAMILIES = (
     Family("DINOv3 ViT", ("dinov3_vit",), "DINOv3ViTModel", processor="DINOv3ViTImageProcessor"),
     Family("ViT-MAE", ("vit_mae",), "ViTMAEModel", forward=_forward_unmasked),
     Family("ViT-MSN", ("vit_msn",), "ViTMSNModel"),
-    Family("I-JEPA", ("ijepa",), "IJepaModel", prefix=0, class_token=False),
-    Family("Swin", ("swin",), "SwinModel", prefix=0, class_token=False, pooler=True, windows=True),
-    Family("Swin V2", ("swinv2",), "Swinv2Model", prefix=0, class_token=False, pooler=True, windows=True),
+    Family("I-JEPA", ("ijepa",), "IJepaModel", prefix=0),
+    Family("Swin", ("swin",), "SwinModel", prefix=0, pooler=True, windows=True),
+    Family("Swin V2", ("swinv2",), "Swinv2Model", prefix=0, pooler=True, windows=True),
     Family("CLIP vision", ("clip", "clip_vision_model"), "CLIPVisionModel", processor="CLIPImageProcessor"),
     Family(
         "SigLIP vision",
         ("siglip", "siglip_vision_model"),
         "SiglipVisionModel",
         prefix=0,
-        class_token=False,
         processor="SiglipImageProcessor",
     ),
     Family(
@@ -145,7 +145,6 @@ FAMILIES = (
         ("siglip2", "siglip2_vision_model"),
         "Siglip2VisionModel",
         prefix=0,
-        class_token=False,
         antialias=True,
         resampling="bilinear",
         processor="",  # it chooses the size of each image by its shape
@@ -168,12 +167,10 @@ FAMILIES = (
         ("videomae",),
         "VideoMAEModel",
         prefix=0,
-        class_token=False,
         processor="",
         forward=_forward_videos,
         image_size=("num_frames", "image_size"),
         patch_size=("tubelet_size", "patch_size"),
-        any_size=False,
     ),
     Family(
         "ViViT",
@@ -184,14 +181,12 @@ FAMILIES = (
         forward=_forward_videos,
         image_size=("num_frames", "image_size"),
         patch_size=("tubelet_size",),
-        any_size=False,
     ),
     Family(
         "PatchTST",
         ("patchtst",),
         "PatchTSTModel",
         prefix=0,
-        class_token=False,
         processor="",
         forward=_forward_signals,
         image_size=("context_length",),
@@ -199,7 +194,6 @@ FAMILIES = (
         stride=("patch_stride",),
         channels="num_input_channels",
         mlp_width="ffn_dim",
-        any_size=False,
     ),
 )
 """The families that are read, in the order in which messages list them."""
@@ -280,11 +274,11 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         image_size=size,
         patch_size=patch_size,
         stride=stride,
-        start=patchifier and (int(patchifier.sequence_start),),
+        start=(int(patchifier.sequence_start),) if patchifier else (),
         tokens=Tokens(
             grid=grid,
             prefix=family.prefix + registers + class_token,
-            class_token=family.class_token or class_token,
+            class_token=family.prefix > 0 or class_token,
             windows=windows,
         ),
         sequences=channels if patchifier else 1,
@@ -307,24 +301,28 @@ def _windows(encoder: Any, grid: tuple[int, int]) -> tuple[Windows, ...]:
     return windows_of_stages(stages, encoder.config.num_heads, grid, next(encoder.parameters()).device, pads_first=True)
 
 
-def square_of(patches: int, patch_size: int) -> tuple[int, int]:
-    """Return the sides of a square image of so many patches."""
-    return (math.isqrt(patches) * patch_size,) * 2
-
-
 PER_IMAGE = ("image_size", "patch_size")  # settings in which one number stands for height and width
+LARGEST_WIDTH = 2**20  # far more than any model has: a larger number is a mistake
+
+
+def sides_in(settings: tuple[str, ...], value_of: Callable[[str], Any], axes: Collection[int]) -> tuple[int, ...]:
+    """Return the sides that settings of a configuration are together, of images with one of some numbers of axes."""
+    sides: list[int] = []
+    for name in settings:
+        value = value_of(name)
+        if name == "num_patches":  # of a square
+            patch_size = whole_number(value_of("patch_size"), "'patch_size'", 1, LARGEST_WIDTH)
+            patches = whole_number(value, repr(name), 1, encoders.MOST_PATCHES)
+            value = (math.isqrt(patches) * patch_size,) * 2
+        several = value if isinstance(value, (list, tuple)) else [value] * (2 if name in PER_IMAGE else 1)
+        if name in PER_IMAGE and len(several) not in axes:
+            raise InputError(f"{name!r} must be a side or a height and a width, got {len(several)} numbers.")
+        sides += [whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in several]
+    return tuple(sides)
 
 
 def _sides(config: Any, settings: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the sides that some settings of a configuration are together."""
-    sides: list[int] = []
-    for name in settings:
-        value = getattr(config, name)
-        if name == "num_patches":
-            value = square_of(value, config.patch_size)
-        several = value if isinstance(value, (list, tuple)) else (value,) * (2 if name in PER_IMAGE else 1)
-        sides += map(int, several)
-    return tuple(sides)
+    return sides_in(settings, partial(getattr, config), AXES)
 
 
 EAGER_ATTENTION = ("BeitSelfAttention", "SwinSelfAttention", "Swinv2SelfAttention")

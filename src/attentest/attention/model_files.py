@@ -18,10 +18,10 @@ import torch
 from huggingface_hub import constants
 from safetensors import SafetensorError, safe_open
 
+from attentest.attention.device import reason_of
 from attentest.errors import ModelError
 
-LONGEST_ID, LONGEST_REASON = 96, 300
-"""Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""
+LONGEST_ID = 96  # most characters of a model id on the hub, its own limit
 
 LARGEST_JSON = 2**24  # most bytes of a JSON file of a model, which names its classes at most
 
@@ -92,18 +92,10 @@ class StoredWeights:
 
 
 class ModelFiles:
-    """The files of a saved model.
+    """The files of a saved model: of a directory or, if there is none of that name, of the model on the hub of that id.
 
-    Parameters
-    ----------
-    source
-        Directory, or id on the hub if there is no directory of that name.
-    allow_pickle
-        Whether pickled weights may be read where there is no safetensors file.
-    local_files_only
-        Whether only files downloaded before are used, and never the network.
-    revision
-        Branch, tag or commit on the hub.
+    ``allow_pickle`` says whether pickled weights may be read where there is no safetensors file, ``local_files_only``
+    whether only files downloaded before are used, and never the network; the revision is a branch, tag or commit.
     """
 
     def __init__(self, source: str | Path, allow_pickle: bool, local_files_only: bool, revision: str | None) -> None:
@@ -138,7 +130,7 @@ class ModelFiles:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise ModelError(
-                f"the {name} of {self.source} cannot be read ({_short(error)}): save the model again."
+                f"the {name} of {self.source} cannot be read ({reason_of(error)}): save the model again."
             ) from None
         if not isinstance(content, dict):
             raise ModelError(
@@ -158,7 +150,7 @@ class ModelFiles:
             with quiet_transformers():
                 cached = cached_file(self.source, name, _raise_exceptions_for_missing_entries=needed, **self.options)
         except (OSError, ValueError) as error:
-            how = "it is not among the files downloaded before" if self.local_only else _short(error)
+            how = "it is not among the files downloaded before" if self.local_only else reason_of(error)
             raise ModelError(
                 f"there is no model directory {self.source}, and the hub's model of that name cannot be loaded "
                 f"({how}): give the path of a saved model, or an id on the hub while there is a network."
@@ -171,32 +163,31 @@ class ModelFiles:
         None for a model of the hub without safetensors, for which the library looks for a conversion on the hub.
         """
         try:
-            return self._weights()
+            for name in (WEIGHTS, PICKLED_WEIGHTS) if self.allow_pickle else (WEIGHTS,):
+                names = [name]
+                if self.path(name) is None:
+                    parts = (self.json(f"{name}.index.json") or {}).get("weight_map")
+                    if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+                        continue
+                    names = sorted(set(parts.values()))
+                paths = [path for path in map(self.path, names) if path is not None]
+                if len(paths) < len(names):
+                    raise ValueError(
+                        f"{len(names) - len(paths)} of the {len(names)} files with its weights are missing"
+                    )
+                if name == PICKLED_WEIGHTS:
+                    return StoredWeights(count=sum(path.stat().st_size for path in paths))
+                return _weights_in(paths)
+            if self.directory is not None:
+                raise ValueError(f"there is no {WEIGHTS}")
+            return None
         except (OSError, ValueError, SafetensorError) as error:
             raise self.not_loaded(error) from None
-
-    def _weights(self) -> StoredWeights | None:
-        for name in (WEIGHTS, PICKLED_WEIGHTS) if self.allow_pickle else (WEIGHTS,):
-            names = [name]
-            if self.path(name) is None:
-                parts = (self.json(f"{name}.index.json") or {}).get("weight_map")
-                if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
-                    continue
-                names = sorted(set(parts.values()))
-            paths = [path for path in map(self.path, names) if path is not None]
-            if len(paths) < len(names):
-                raise ValueError(f"{len(names) - len(paths)} of the {len(names)} files with its weights are missing")
-            if name == PICKLED_WEIGHTS:
-                return StoredWeights(count=sum(path.stat().st_size for path in paths))
-            return _weights_in(paths)
-        if self.directory is not None:
-            raise ValueError(f"there is no {WEIGHTS}")
-        return None
 
     def not_loaded(self, error: Exception) -> ModelError:
         """Return the error for a model that cannot be loaded for a reason, which may be an error of any library."""
         return ModelError(
-            f"{self.what} cannot be loaded ({_short(error)}): it needs config.json and an intact {WEIGHTS}, "
+            f"{self.what} cannot be loaded ({reason_of(error)}): it needs config.json and an intact {WEIGHTS}, "
             f"as save_pretrained writes them{self._pickle_hint()}.",
             "allow_pickle",
         )
@@ -226,8 +217,3 @@ def _weights_in(paths: list[Path]) -> StoredWeights:
                         )
                     dtypes.add(dtype)
     return StoredWeights(count=sum(map(math.prod, shapes.values())), shapes=shapes, dtypes=frozenset(dtypes))
-
-
-def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return (text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + " ...").rstrip(".")

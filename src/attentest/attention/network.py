@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -13,11 +14,12 @@ from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
 from attentest.attention.class_scores import ClassScores
-from attentest.attention.encoder import Encoder, by, cast_module, float64_copy
+from attentest.attention.device import reason_of
+from attentest.attention.encoder import Encoder, by, cast_module, float64_copy, image_of_noise
 from attentest.attention.relevance import PREDICTED, GradCAM, OutputMap, Relevance
 from attentest.attention.relevance_scores import RelevanceScores, labels_of
 from attentest.attention.score_function import SAME, Sign, checked_shape
-from attentest.attention.vit import CPU_BATCH_CAP, CUDA_BATCH_CAP, ViTScores
+from attentest.attention.vit import ViTScores
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, listed, shortened
 from attentest.registry import ATTENTION_MAPS
@@ -140,19 +142,23 @@ class _Network(ViTScores):
     """It may be linear in pieces, which a search asks about."""
     along_lines: Any = None
     """What was seen of it along lines, for all tests of it: to look takes seconds."""
-
-    _activations: int
-    _maps: tuple[str, ...]
+    rough_is_faster = False
 
     @property
     def maps(self) -> tuple[str, ...]:
         """Names of the maps that the network can give."""
         return self._maps
 
-    def _frame(
-        self, whole: nn.Module, stored: str, kind: str, shape: tuple[int, ...], grid: tuple[int, ...]
-    ) -> Encoder:
+    def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
         """Return what is known of the network, in the form in which that of transformers is."""
+        kind = type(model).__name__
+        self._set_map(attention, kind)
+        whole, stored = float64_copy(model, device, kind, owned)
+        shape = checked_shape(image_size, "image_shape")
+        self._class_scores = ClassScores(module=whole, forward=output_of, labels=labels_of(model))
+        seen = _seen(whole, kind, shape)
+        self._activations, self._maps = seen.activations, _maps_of(seen, kind)
+        grid = self._grid(seen, kind)
         return Encoder(
             module=whole,
             kind=kind,
@@ -162,6 +168,13 @@ class _Network(ViTScores):
             tokens=Tokens(grid=grid, prefix=0, class_token=False),
             weights=stored,
         )
+
+    def _set_map(self, attention: Any, kind: str) -> None:
+        self._map = attention
+
+    def _grid(self, seen: _Seen, kind: str) -> tuple[int, ...]:
+        """Return the sides of the map."""
+        raise NotImplementedError
 
     def _place(self) -> None:
         """Let the map cover the whole input, whatever the sides of its cells are."""
@@ -180,40 +193,29 @@ class _Network(ViTScores):
             "attention": self._map.describe(),
         }
 
-    def _default_batch_size(self, memory: int) -> int:
-        cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
-        return int(min(cap, max(1, memory // (8 * COPIES * self._activations))))
-
-    @property
-    def rough_is_faster(self) -> bool:
-        """Rough scores are not used."""
-        return False
+    def _bytes_per_image(self) -> int:
+        return 8 * COPIES * self._activations
 
 
 class OutputScores(_Network):
     """The map that a network returns, in float64; parameters are those of :class:`NetworkScores`."""
 
-    def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
-        self._map: OutputMap = attention
-        whole, stored = float64_copy(model, device, type(model).__name__, owned)
-        shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
-        seen = _seen(whole, kind, shape)
-        self._activations, self._maps = seen.activations, _maps_of(seen, kind)
-        if not isinstance(seen.output, Tensor) or seen.output.ndim != len(shape) + 1:
+    def _grid(self, seen: _Seen, kind: str) -> tuple[int, ...]:
+        if not isinstance(seen.output, Tensor) or seen.output.ndim != seen.images.ndim:
             raise ModelError(
                 f"the network of type {kind!r} returns {_shape(seen.output)} for an image, but {self._map.name} needs "
                 "a map with axes of its own.",
                 "attention",
             )
-        grid = tuple(self._map.scores(seen.images, seen.output).shape[1:])
-        return self._frame(whole, stored, kind, shape, grid)
+        return tuple(self._map.scores(seen.images, seen.output).shape[1:])
 
     def _probed(self) -> Any:
         self._place()
         return self._outputs
 
     def _outputs(self, images: Tensor) -> Tensor:
-        return self._map.scores(images, output_of(self._encoder.module, images))
+        scores: Tensor = self._map.scores(images, output_of(self._encoder.module, images))
+        return scores
 
 
 class NetworkScores(_Network, RelevanceScores):
@@ -231,24 +233,22 @@ class NetworkScores(_Network, RelevanceScores):
         As in :class:`~attentest.attention.ViTScores`.
     """
 
-    def _read(self, model: nn.Module, attention: Any, image_size: Any, device: Any, owned: bool) -> Encoder:
+    def _set_map(self, attention: Any, kind: str) -> None:
         # Without patches, a map on the input has a value for each pixel.
-        self._map: Relevance = replace(attention, per="pixel") if hasattr(attention, "per") else attention
+        self._map = replace(attention, per="pixel") if hasattr(attention, "per") else attention
         if not isinstance(attention, Relevance) or attention.at == "attention" or attention.head == "text":
             raise ModelError(
-                f"the network of type {type(model).__name__!r} has no attention that is read, which "
-                f"{attention.describe()['name']} needs: the maps of such networks are {listed(network_maps(), 'and')}."
+                f"the network of type {kind!r} has no attention that is read, which {attention.describe()['name']} "
+                f"needs: the maps of such networks are {listed(network_maps(), 'and')}."
             )
-        whole, stored = float64_copy(model, device, type(model).__name__, owned)
-        shape, kind = checked_shape(image_size, "image_shape"), type(model).__name__
-        self._class_scores = ClassScores(module=whole, forward=output_of, labels=labels_of(model))
-        seen = _seen(whole, kind, shape)
-        self._activations, self._maps = seen.activations, _maps_of(seen, kind)
-        self._layer = _layer(seen.maps, attention.layer, kind) if isinstance(attention, GradCAM) else None
-        if isinstance(attention, CAM):
+
+    def _grid(self, seen: _Seen, kind: str) -> tuple[int, ...]:
+        self._layer: str | None = None
+        if isinstance(self._map, GradCAM):
+            self._layer = _layer(seen.maps, self._map.layer, kind)
+        elif isinstance(self._map, CAM):
             self._layer, _ = _linear_head(seen, kind)
-        grid = shape[1:] if self._layer is None else tuple(seen.maps[self._layer][2:])
-        return self._frame(whole, stored, kind, shape, grid)
+        return tuple(seen.images.shape[2:] if self._layer is None else seen.maps[self._layer][2:])
 
     @torch.no_grad()
     def _probed(self) -> Any:
@@ -257,60 +257,49 @@ class NetworkScores(_Network, RelevanceScores):
         weights, module = None, self._class_scores.module
         if isinstance(self._map, CAM):
             _, weights = _linear_head(_seen(module, self._encoder.kind, self.image_shape), self._encoder.kind)
-        return _ClassMaps(self._class_scores, self._map, self._layer, self.grid_shape, weights)
+        return _ClassMaps(self._class_scores, self._map, self._layer, self._encoder.tokens, weights)
 
     def _in_float32(self) -> Any:
-        module = cast_module(self._encoder.module, torch.float32)
-        return self._forward.of(ClassScores(module=module, forward=output_of, labels=()))
+        maps: _ClassMaps = self._forward
+        class_scores = replace(maps.class_scores, module=cast_module(maps.class_scores.module, torch.float32))
+        return replace(maps, class_scores=class_scores, weights=None if maps.weights is None else maps.weights.float())
 
 
+@dataclass(frozen=True)
 class _ClassMaps:
     """Maps made of the output of a layer, or the input, and the gradient of class scores in it; or weights (K, d)."""
 
-    def __init__(
-        self,
-        class_scores: ClassScores,
-        relevance: Relevance,
-        layer: str | None,
-        grid: tuple[int, ...],
-        weights: Tensor | None = None,
-    ) -> None:
-        self._class_scores, self._relevance, self._layer, self._weights = class_scores, relevance, layer, weights
-        self._tokens = Tokens(grid=grid, prefix=0, class_token=False)
-
-    def of(self, class_scores: ClassScores) -> _ClassMaps:
-        """Return the same maps of a copy of the network that computes in another dtype."""
-        weights = None if self._weights is None else self._weights.to(next(class_scores.module.parameters()).dtype)
-        return _ClassMaps(class_scores, self._relevance, self._layer, self._tokens.grid, weights)
+    class_scores: ClassScores
+    relevance: Relevance
+    layer: str | None
+    tokens: Tokens
+    weights: Tensor | None
 
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K); differentiable in forward mode."""
         values: list[Tensor] = []
 
         def keep(module: Any, arguments: Any, output: Tensor) -> Tensor:
-            values.append(output.requires_grad_(self._weights is None))
+            values.append(output.requires_grad_(self.weights is None))
             return output.clone()  # what follows may change it in place
 
         with torch.enable_grad():
-            if self._layer is None:
-                scores = self._class_scores(keep(None, None, images.clone()))
+            if self.layer is None:
+                scores = self.class_scores(keep(None, None, images.clone()))
             else:
-                handle = self._class_scores.module.get_submodule(self._layer).register_forward_hook(keep)
-                try:
-                    scores = self._class_scores(images)
-                finally:
-                    handle.remove()
-            if self._weights is None:
+                with self.class_scores.module.get_submodule(self.layer).register_forward_hook(keep):
+                    scores = self.class_scores(images)
+            if self.weights is None:
                 gradient = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)[-1]
             else:
-                gradient = self._weights[target].unsqueeze(2)
+                gradient = self.weights[target].unsqueeze(2)
         value = values[-1] if way is None else way
-        if self._layer is None:
-            maps = self._relevance.take(value, gradient, self._tokens)
+        if self.layer is None:
+            maps = self.relevance.take(value, gradient, self.tokens)
         else:
             # The places of a layer's output are tokens, its channels their features.
             value, gradient = value.flatten(2).mT, gradient.flatten(2).mT
-            maps = self._relevance.take(value, gradient, self._tokens).unflatten(1, self._tokens.grid)
+            maps = self.relevance.take(value, gradient, self.tokens).unflatten(1, self.tokens.grid)
         return maps, scores + 0  # not recorded any more
 
 
@@ -324,53 +313,68 @@ class _Call(NamedTuple):
     again: Callable[[Tensor], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Seen:
     """What was seen of a network with one image."""
 
     images: Tensor
-    output: Any
-    maps: Mapping[str, tuple[int, ...]]
-    """Shapes of the outputs of layers that have axes, in the order in which they were computed."""
-    activations: int
+    output: Any = None
+    maps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of the outputs of layers that have as many axes as images, in the order in which they were computed."""
+    activations: int = 0
     """Number of all values that layers returned."""
-    calls: list[_Call]
+    calls: list[_Call] = field(default_factory=list)
     """Calls of layers that take and return tensors, in their order."""
+
+    def add(self, name: str, module: nn.Module, arguments: Any, named: Any, output: Any) -> None:
+        """Add a call of a layer; a forward hook."""
+        given = arguments[0] if arguments else None
+        if not isinstance(output, Tensor):
+            return
+        self.activations += output.numel()
+        if isinstance(given, Tensor) and min(given.ndim, output.ndim) > 1:
+            before, after = (value.unsqueeze(-1).flatten(2).mean(dim=2) for value in (given, output))
+            self.calls.append(_Call(name, module, before, after, lambda x: module(x, *arguments[1:], **named)))
+        if output.ndim == self.images.ndim and output[0, 0].numel() > 1:
+            self.maps.pop(name, None)  # the last time counts
+            self.maps[name] = tuple(output.shape)
 
 
 @torch.no_grad()
 def _seen(whole: nn.Module, kind: str, shape: tuple[int, ...]) -> _Seen:
     """Pass an image of noise through a network; raise an error if it fails, or returns something else each time."""
-    parameter = next(whole.parameters())
-    chance = torch.Generator("cpu").manual_seed(0)
-    images = torch.randn(1, *shape, dtype=torch.float64, generator=chance).to(parameter.device)
-    maps: dict[str, tuple[int, ...]] = {}
-    sizes, calls = [images.numel()], list[_Call]()
-    with _watched(whole, maps, sizes, calls, len(shape) + 1):
+    images = image_of_noise(shape, next(whole.parameters()).device)
+    seen = _Seen(images=images)
+    with ExitStack() as hooks:
+        for name, module in whole.named_modules():
+            if name:
+                hooks.enter_context(module.register_forward_hook(partial(seen.add, name), with_kwargs=True))
         try:
             output, again = output_of(whole, images.clone()), output_of(whole, images.clone())
         except Exception as error:  # noqa: BLE001  # a model may raise anything
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
-                f"the network of type {kind!r} fails on an image of shape {shape} ({reason}): check that image_shape "
-                "is that of its images.",
+                f"the network of type {kind!r} fails on an image of shape {shape} ({reason_of(error)}): check that "
+                "image_shape is that of its images.",
                 "image_shape",
             ) from None
-    if isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
+    seen.output, seen.activations = output, (images.numel() + seen.activations) // 2  # of two passes
+    if not isinstance(output, Tensor):
+        return seen
+    if not bool(torch.isfinite(output).all()):
         raise ModelError(
             f"the network of type {kind!r} returns NaN or infinite values for an image of noise: check its weights."
         )
-    if isinstance(output, Tensor) and not torch.equal(output, again):
+    if not torch.equal(output, again):
         raise ModelError(
             f"the network of type {kind!r} returns other values each time for the same image, as one with dropout that "
             "is always active does: turn that off, since the region must be a function of the image."
         )
-    if isinstance(output, Tensor) and not _same_beside_another(whole, images, output):
+    if not _same_beside_another(whole, images, output):
         raise ModelError(
             f"the network of type {kind!r} computes an image otherwise beside another, as one that normalises over "
             "images does (batch normalisation without stored means): the region must be a function of one image."
         )
-    return _Seen(images=images, output=output, maps=maps, activations=sum(sizes) // 2, calls=calls)
+    return seen
 
 
 def _same_beside_another(whole: nn.Module, images: Tensor, output: Tensor) -> bool:
@@ -380,35 +384,6 @@ def _same_beside_another(whole: nn.Module, images: Tensor, output: Tensor) -> bo
     except Exception:  # noqa: BLE001  # a model may raise anything
         return False
     return torch.allclose(beside[:1], output, rtol=0, atol=SAME * float(output.abs().max()))
-
-
-@contextmanager
-def _watched(
-    whole: nn.Module, maps: dict[str, tuple[int, ...]], sizes: list[int], calls: list[_Call], axes: int
-) -> Iterator[None]:
-    """Collect the shapes of the outputs of layers that have as many axes as images, the sizes of all, and calls."""
-
-    def watch(name: str) -> Any:
-        def hook(module: nn.Module, arguments: Any, named: Any, output: Any) -> None:
-            given = arguments[0] if arguments else None
-            if isinstance(output, Tensor):
-                sizes.append(output.numel())
-                if isinstance(given, Tensor) and min(given.ndim, output.ndim) > 1:
-                    before, after = (value.unsqueeze(-1).flatten(2).mean(dim=2) for value in (given, output))
-                    calls.append(_Call(name, module, before, after, lambda x: module(x, *arguments[1:], **named)))
-                if output.ndim == axes and output[0, 0].numel() > 1:
-                    maps.pop(name, None)  # the last time counts
-                    maps[name] = tuple(output.shape)
-
-        return hook
-
-    parts = [(name, module) for name, module in whole.named_modules() if name]
-    handles = [module.register_forward_hook(watch(name), with_kwargs=True) for name, module in parts]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _layer(maps: Mapping[str, tuple[int, ...]], asked: int | str, kind: str) -> str:

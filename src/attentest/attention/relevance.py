@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from attentest.attention.aggregation import MOST_LAYERS, Aggregation, Rollout, Tokens
+from attentest.attention.aggregation import MOST_LAYERS, Aggregation, Described, Rollout, Tokens, as_map, layer_index
 from attentest.attention.score_function import SIGNS, Sign
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError, shortened
-from attentest.registry import ATTENTION_MAPS
 
 PREDICTED = "predicted"  # the target that is the class of greatest score
 
@@ -26,25 +24,7 @@ Unit: TypeAlias = Literal["patch", "pixel"]
 MOST_STEPS = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pixels:
-    """The input of a model and its patches, for maps that are made on it: sides, patches, steps and first patch."""
-
-    patch_size: tuple[int, ...]
-    steps: tuple[int, ...]
-    begin: tuple[int, ...]
-    grid: tuple[int, ...]
-
-    def summed(self, values: Tensor) -> Tensor:
-        """Return the sums (m, *grid) over patches of values (m, *axes) of pixels."""
-        sides = zip(self.begin, self.patch_size, self.steps, self.grid, strict=True)
-        for axis, (begin, side, step, count) in enumerate(sides, start=1):
-            windows = values.narrow(axis, begin, (count - 1) * step + side).unfold(axis, side, step)
-            values = windows.sum(dim=-1)
-        return values
-
-
-class Relevance(ABC):
+class Relevance(Described, ABC):
     """A map for a class: made of the gradient of its score in something within the model.
 
     ``at`` says in what: "attention", the weights of every layer from ``first_layer`` on; "tokens", those that enter the
@@ -53,7 +33,6 @@ class Relevance(ABC):
     from its least to its greatest value. ``head`` is what the model must have.
     """
 
-    name: ClassVar[str]
     at: ClassVar[Literal["attention", "tokens", "input"]]
     head: ClassVar[Literal["classes", "text"]] = "classes"
     target: int | str
@@ -75,11 +54,6 @@ class Relevance(ABC):
         """Return the number of the first layer, out of ``count``, whose gradient is needed."""
         return 0
 
-    @property
-    def nodes(self) -> Sequence[tuple[float, float]]:
-        """Shares of the way from the baseline to the input at which gradients are taken, and their weights."""
-        return ((1.0, 1.0),)
-
     @abstractmethod
     def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
         """Return what is needed of one layer's values and the gradient in them, or of those of the input."""
@@ -89,10 +63,6 @@ class Relevance(ABC):
         (last,) = taken[-1:]
         grid: Tensor = last.unflatten(1, tokens.grid)
         return grid
-
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters as JSON-ready values."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]  # every map is a dataclass
 
 
 @dataclass(frozen=True)
@@ -151,9 +121,7 @@ class GradCAM(Relevance):
 
     def first_layer(self, count: int) -> int:
         """Return the number of the layer."""
-        if isinstance(self.layer, str) or not -count <= self.layer < count:
-            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer!r}.", "layer")
-        return self.layer % count
+        return layer_index(self.layer, count)
 
     def take(self, values: Tensor, gradient: Tensor, tokens: Tokens) -> Tensor:
         """Return the sum over features of tokens times their mean gradients, (m, patches)."""
@@ -246,48 +214,28 @@ class IntegratedGradients(_OnInput):
 
     @property
     def nodes(self) -> Sequence[tuple[float, float]]:
-        """Gauss-Legendre nodes and weights on [0, 1]."""
+        """Shares of the way from the baseline to the input at which gradients are taken, and their weights.
+
+        They are the Gauss-Legendre nodes and weights on [0, 1].
+        """
         places, weights = np.polynomial.legendre.leggauss(self.steps)
         return tuple(zip(((places + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
 
 
-class OutputMap(ABC):
+class OutputMap(Described, ABC):
     """A map that a network returns, or that is made of what it returns; ``sign`` is as in maps for a class."""
 
-    name: ClassVar[str]
     sign: ClassVar[Sign] = "signed"
 
     @abstractmethod
     def scores(self, images: Tensor, output: Tensor) -> Tensor:
         """Return the scores (m, *grid) of images (m, C, *axes) from the output (m, K, *grid) for them."""
 
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters as JSON-ready values."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]  # every map is a dataclass
-
 
 def as_attention_map(value: Any) -> Aggregation | Relevance | OutputMap:
     """Return an aggregation or a map: one that is given, or that of a name, such as "gradient-rollout"."""
-    allowed = "an aggregation such as Rollout(...) or a map such as GradCAM(...)"
-    chosen = ATTENTION_MAPS.create(value, "attention", allowed) if isinstance(value, str) else value
-    if isinstance(chosen, (Aggregation, Relevance, OutputMap)) and not isinstance(chosen, type):
-        return chosen
-    raise InputError(f"attention must be {ATTENTION_MAPS.choices(allowed)}, got {shortened(value)}.", "attention")
-
-
-def on_the_way(relevance: Relevance, images: Tensor) -> Tensor:
-    """Return the input less the baseline of a map."""
-    baseline = getattr(relevance, "baseline", 0.0)
-    return images - baseline if baseline else images
-
-
-def chosen_class(scores: Tensor) -> Tensor:
-    """Return the class (m,) of greatest score among scores (m, K)."""
-    return scores.argmax(dim=1)
-
-
-def lead_of_others(scores: Tensor, target: Tensor) -> Tensor:
-    """Return by how much the other classes' scores exceed that of the target (m,): (m, K - 1), negative if it leads."""
-    others = torch.arange(scores.shape[1] - 1, device=scores.device).expand(len(scores), -1)
-    others = others + (others >= target.unsqueeze(1))
-    return scores.gather(1, others) - scores.gather(1, target.unsqueeze(1))
+    kinds = (Aggregation, Relevance, OutputMap)
+    chosen: Aggregation | Relevance | OutputMap = as_map(
+        value, kinds, "an aggregation such as Rollout(...) or a map such as GradCAM(...)"
+    )
+    return chosen

@@ -20,16 +20,17 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from attentest.attention.encoder import MOST_PATCHES, checked_size, pair, unreadable
-from attentest.attention.huggingface import PER_IMAGE, Family, encoder_class, family_of_type, square_of
+from attentest.attention.class_scores import tokeniser
+from attentest.attention.encoder import checked_size, pair, unreadable
+from attentest.attention.huggingface import LARGEST_WIDTH, Family, encoder_class, family_of_type, sides_in
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
 from attentest.attention.network import network_maps
 from attentest.attention.onnx_model import OnnxNetwork, load_onnx
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
-from attentest.attention.text import tokeniser
 from attentest.attention.vit import readable
 from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, listed, shortened
+from attentest.images.resize_matrix import AXES
 
 UNUSED_WEIGHTS = re.compile(
     r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
@@ -41,7 +42,7 @@ UNUSED_WEIGHTS = re.compile(
 ADVICE = "weights and configuration do not belong together: give those that save_pretrained wrote at one time."
 """End of the messages about weights that are not those of the configuration."""
 
-MOST_LAYERS, MOST_CHANNELS, LARGEST_WIDTH, MOST_REGISTERS = 2**12, 2**12, 2**20, 2**12
+MOST_LAYERS = MOST_CHANNELS = MOST_REGISTERS = 2**12
 """Far more than any model has: a larger number is a mistake."""
 
 MOST_STAGES = 16  # most stages: each merges four tokens to one
@@ -53,11 +54,20 @@ LAYER = re.compile(r"(^|\.)((layers?|blocks)\.\d+\.|embeddings\.norm\.|head\.pro
 which affect maps."""
 
 
-class ModelConfig:
-    """The configuration of a saved model: the content of config.json, and for errors, where the model is."""
+@contextmanager
+def _checking(source: str) -> Iterator[None]:
+    """Let errors about settings say of which model they are."""
+    try:
+        yield
+    except InputError as error:
+        raise ModelError(f"the config.json of {source} cannot be used: {error}") from None
 
-    def __init__(self, settings: Mapping[str, Any], source: str) -> None:
-        self.settings, self._source = settings, source
+
+class ModelConfig:
+    """The configuration of a saved model: the content of config.json."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
         vision = settings.get("vision_config")
         # A model of images and texts nests the settings of its vision transformer.
         self._vision = vision if isinstance(vision, Mapping) else settings
@@ -68,71 +78,63 @@ class ModelConfig:
         """The type of the model, as transformers names it."""
         return self.settings.get("model_type")
 
-    @contextmanager
-    def _checking(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise ModelError(f"the config.json of {self._source} cannot be used: {error}") from None
-
     def check_dtype(self) -> None:
         """Check that torch has the dtype; a model of several parts may name a dtype for each of them."""
-        with self._checking():
-            for setting, value in ((name, section.get(name)) for section in self._sections for name in DTYPE_SETTINGS):
-                for name in value.values() if isinstance(value, Mapping) else (value,):
-                    known = isinstance(name, str) and isinstance(getattr(torch, name, None), torch.dtype)
-                    if name is not None and not known:
-                        raise InputError(
-                            f"{setting!r} must be the name of a dtype of torch, such as float32, float16 or bfloat16, "
-                            f"got {shortened(name)}: correct it, or remove it, since weights are used as they are "
-                            "stored."
-                        )
+        for setting, value in ((name, section.get(name)) for section in self._sections for name in DTYPE_SETTINGS):
+            for name in value.values() if isinstance(value, Mapping) else (value,):
+                known = isinstance(name, str) and isinstance(getattr(torch, name, None), torch.dtype)
+                if name is not None and not known:
+                    raise InputError(
+                        f"{setting!r} must be the name of a dtype of torch, such as float32, float16 or bfloat16, "
+                        f"got {shortened(name)}: correct it, or remove it, since weights are used as they are "
+                        "stored."
+                    )
 
     def check_activation(self, known: Collection[str]) -> None:
         """Check that the activation is among those that transformers knows; if it is left out, it has its default."""
-        with self._checking():
-            for name in (section["hidden_act"] for section in self._sections if "hidden_act" in section):
-                if not (isinstance(name, str) and name in known):
-                    raise InputError(
-                        f"'hidden_act' must be one of {', '.join(sorted(known))}, got {shortened(name)}: use the "
-                        "config.json that was saved with the weights."
-                    )
+        for name in (section["hidden_act"] for section in self._sections if "hidden_act" in section):
+            if not (isinstance(name, str) and name in known):
+                raise InputError(
+                    f"'hidden_act' must be one of {', '.join(sorted(known))}, got {shortened(name)}: use the "
+                    "config.json that was saved with the weights."
+                )
 
     def check_numbers(self) -> None:
         """Check that no number is larger than that of any model, where it is not known what each stands for."""
-        with self._checking():
-            for name, value in self.settings.items():
-                most = MOST_LAYERS if re.search("depth|repeat|layers|blocks", name) else LARGEST_WIDTH
-                for number in value if isinstance(value, list) else [value]:
-                    if isinstance(number, (int, float)) and not abs(number) <= most:
-                        raise InputError(f"{name!r} must be at most {most}, got {shortened(number)}.")
+        for name, value in self.settings.items():
+            most = MOST_LAYERS if re.search("depth|repeat|layers|blocks", name) else LARGEST_WIDTH
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, (int, float)) and not abs(number) <= most:
+                    raise InputError(f"{name!r} must be at most {most}, got {shortened(number)}.")
 
     def least_weights(self, defaults: Any, family: Family) -> int:
         """Return the least number of weights of such a model: those of its projections, which every family has.
 
         Its family names the settings, and a configuration of the library has the values of what is left out.
         """
-        with self._checking():
-            for section in self._sections:
-                if section.get("num_labels") is not None:
-                    whole_number(section["num_labels"], "'num_labels'", 0, MOST_LABELS)
-            size, patch_size, stride = (
-                self._sides(settings, defaults) for settings in (family.image_size, family.patch_size, family.stride)
-            )
-            if len(patch_size) != len(size):
-                named = " and ".join(map(repr, family.patch_size))
-                raise InputError(f"{named} must be {counted(len(size), 'number')}, got {len(patch_size)}.")
-            checked_size(size, patch_size, stride)
-            stages = self._stages(defaults, family)
-            width = stages[0][0]
-            real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
-            channels = self._number(family.channels, defaults, 1, MOST_CHANNELS, 1)
-            registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)
-            if self._value(family.mlp_width, defaults) is None:
-                ratio = positive_number(self._value("mlp_ratio", defaults, 4), "'mlp_ratio'")
-                mlp_width = int(width * min(ratio, LARGEST_WIDTH))
-            else:
-                mlp_width = self._number(family.mlp_width, defaults, 1, LARGEST_WIDTH)
+        for section in self._sections:
+            if section.get("num_labels") is not None:
+                whole_number(section["num_labels"], "'num_labels'", 0, MOST_LABELS)
+        # The ViT that is read without transformers is also one of signals and of volumes.
+        axes = AXES if isinstance(defaults, ViTSettings) else (2,)
+        size, patch_size, stride = (
+            sides_in(settings, lambda name: self._value(name, defaults), axes)
+            for settings in (family.image_size, family.patch_size, family.stride)
+        )
+        if len(patch_size) != len(size):
+            named = " and ".join(map(repr, family.patch_size))
+            raise InputError(f"{named} must be {counted(len(size), 'number')}, got {len(patch_size)}.")
+        checked_size(size, patch_size, stride)
+        stages = self._stages(defaults, family)
+        width = stages[0][0]
+        real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
+        channels = self._number(family.channels, defaults, 1, MOST_CHANNELS, 1)
+        registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)
+        if self._value(family.mlp_width, defaults) is None:
+            ratio = positive_number(self._value("mlp_ratio", defaults, 4), "'mlp_ratio'")
+            mlp_width = int(width * min(ratio, LARGEST_WIDTH))
+        else:
+            mlp_width = self._number(family.mlp_width, defaults, 1, LARGEST_WIDTH)
         layer = 4 * width**2 + 2 * width * mlp_width  # of the first stage: those of others grow with the square
         layers = sum(count * layer * (wide // width) ** 2 for wide, count in stages)
         embedded = 1 if self._value("share_embedding", defaults, False) else channels
@@ -164,21 +166,6 @@ class ModelConfig:
 
     def _number(self, name: str, defaults: Any, least: int, most: int, otherwise: Any = None) -> int:
         return whole_number(self._value(name, defaults, otherwise), repr(name), least, most)
-
-    def _sides(self, settings: tuple[str, ...], defaults: Any) -> tuple[int, ...]:
-        sides: list[int] = []
-        for name in settings:
-            size = self._value(name, defaults)
-            if name == "num_patches":
-                patch_size = self._number("patch_size", defaults, 1, LARGEST_WIDTH)
-                size = square_of(whole_number(size, repr(name), 1, MOST_PATCHES), patch_size)
-            several = size if isinstance(size, (list, tuple)) else [size] * (2 if name in PER_IMAGE else 1)
-            # The ViT that is read without transformers is also one of signals and of volumes.
-            known = (1, 2, 3) if isinstance(defaults, ViTSettings) else (2,)
-            if name in PER_IMAGE and len(several) not in known:
-                raise InputError(f"{name!r} must be a side or a height and a width, got {len(several)} numbers.")
-            sides += [whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in several]
-        return tuple(sides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,11 +250,11 @@ def load_model(
     if str(source).lower().endswith(".onnx") and not os.path.isdir(source):
         return SavedModel(encoder=load_onnx(source), processor=None, usual_processor="", is_network=True)
     files = ModelFiles(source, allow_pickle, local_files_only, revision)
-    with no_network() if files.local_only else nullcontext():
+    with _checking(files.source), no_network() if files.local_only else nullcontext():
         settings = files.json("config.json", needed=True)
         if settings is None:
             raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
-        config = ModelConfig(settings, files.source)
+        config = ModelConfig(settings)
         family = family_of_type(config.model_type)
         usual_processor = PROCESSORS.get(str(config.model_type), "") if family is None else family.processor
         encoder: Any
@@ -392,7 +379,7 @@ def _of_timm(config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
         names, words = said.get("label_names") or (), said.get("label_descriptions") or {}
         numbered = names.items() if isinstance(names, dict) else enumerate(names)
         labels = {number: words.get(name, name) for number, name in numbered}
-        ModelConfig({**stated, **arguments}, files.source).check_numbers()
+        ModelConfig({**stated, **arguments}).check_numbers()
 
         def made() -> Any:
             return timm.models.model_entrypoint(kind)(pretrained=False, pretrained_cfg={**stated}, **arguments)
@@ -411,7 +398,7 @@ def _of_timm(config: ModelConfig, files: ModelFiles, head: str) -> nn.Module:
         model = made()
         _check_matching(model, info, files.where, stored.shapes, head=True)
         model.load_state_dict(load_file(path), assign=True)  # in the dtype in which they are stored
-    except ModelError:
+    except (InputError, ModelError):
         raise
     except Exception as error:  # noqa: BLE001  # timm may raise anything on a damaged configuration
         raise files.not_loaded(error) from None
@@ -490,18 +477,9 @@ def _check_matching(
 ) -> None:
     """Check that the weights of a model have the shapes that its configuration asks for, and that all are there.
 
-    Parameters
-    ----------
-    model
-        The model as the configuration asks for it.
-    info
-        What the library says of loading the model, which names the weights as its modules do.
-    where
-        What a message says of where the weights are.
-    stored
-        Shapes of the weights in the files, by their names there; none if they are not known.
-    head
-        Whether the weights of the head are needed too.
+    ``info`` is what the library says of loading, which names weights as modules do; ``where`` is what a message says of
+    where they are; ``stored`` are the shapes in the files by the names there, none if they are not known; ``head`` says
+    whether the weights of the head are needed too.
     """
     # With its shapes, or, in transformers 4, without.
     keys = [entry if isinstance(entry, str) else entry[0] for entry in info["mismatched_keys"]]

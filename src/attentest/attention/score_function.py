@@ -87,27 +87,20 @@ class ScoreFunction(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreProperties:
-    """The optional attributes of a score function, checked, with their defaults."""
+    """The optional attributes of a score function, checked, with their defaults: see :class:`ScoreFunction`."""
 
     exact: bool
-    """Whether scores are computed in float64 throughout."""
     start: tuple[int, ...]
     covered: tuple[int, ...]
     overlap: tuple[int, ...]
-    """Where the patches begin, sides of the part of the input that they cover, and what neighbouring ones have in
-    common."""
     description: dict[str, Any]
     """What ``describe()`` returned, JSON-ready."""
     rough: Callable[..., Tensor] | None
     """Less precise scores; None if the score function has none."""
     rough_is_faster: bool
-    """Whether these take less time."""
     sign: Sign
-    """Which scores make the region."""
     chooses: bool
-    """Whether the scores are those of a choice that depends on the image."""
     kinks: bool
-    """Whether they may be linear in pieces."""
 
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
@@ -116,7 +109,7 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
     whole_number(scores.batch_size, "the score function's batch_size", 1, LARGEST_BATCH)
     if not isinstance(scores.device, torch.device):
         raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
-    chooses = _truth(scores, "chooses")
+    chooses = _truth(getattr(scores, "chooses", False), "the score function's chooses")
     sign: Any = getattr(scores, "sign", "signed")
     if sign not in SIGNS:
         raise InputError(f"the score function's sign must be {', '.join(SIGNS[:-1])} or {SIGNS[-1]}, got {sign!r}.")
@@ -124,30 +117,24 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
     if rough is not None and not callable(rough):
         raise InputError(f"the score function's rough must be a method from images to scores, got {rough!r}.")
     return ScoreProperties(
-        exact=_truth(scores, "exact"),
-        start=as_overlap(getattr(scores, "start", None), tuple(sides), "the score function's start"),
-        covered=as_covered(getattr(scores, "covered", None), tuple(sides), "the score function's covered"),
-        overlap=as_overlap(getattr(scores, "overlap", None), tuple(sides), "the score function's overlap"),
+        exact=_truth(getattr(scores, "exact", False), "the score function's exact"),
+        start=_pixels(getattr(scores, "start", None), tuple(sides), "the score function's start"),
+        covered=_pixels(getattr(scores, "covered", None), tuple(sides), "the score function's covered", least=1),
+        overlap=_pixels(getattr(scores, "overlap", None), tuple(sides), "the score function's overlap"),
         description=_description(scores),
         rough=rough,
-        rough_is_faster=_truth(scores, "rough_is_faster") and rough is not None,
+        rough_is_faster=_truth(getattr(scores, "rough_is_faster", False), "the score function's rough_is_faster")
+        and rough is not None,
         sign=sign,
         chooses=chooses,
-        kinks=_truth(scores, "kinks"),
+        kinks=_truth(getattr(scores, "kinks", False), "the score function's kinks"),
     )
 
 
-def as_covered(value: Any, input_size: tuple[int, ...], name: str = "covered") -> tuple[int, ...]:
-    """Return the sides of the part of an input of these sides that patches cover; None: all of it."""
-    return input_size if value is None else _sides(value, input_size, name, least=1)
-
-
-def as_overlap(value: Any, input_size: tuple[int, ...], name: str = "overlap") -> tuple[int, ...]:
-    """Return how many pixels neighbouring patches share, or precede the first, in such an input; None: none."""
-    return (0,) * len(input_size) if value is None else _sides(value, input_size, name, least=0)
-
-
-def _sides(value: Any, most: tuple[int, ...], name: str, least: int) -> tuple[int, ...]:
+def _pixels(value: Any, most: tuple[int, ...], name: str, least: int = 0) -> tuple[int, ...]:
+    """Return a number of pixels along each axis of an input of these sides; by default none, or, if least is 1, all."""
+    if value is None:
+        return most if least else (0,) * len(most)
     axes = AXES[len(most)]
     if not isinstance(value, (tuple, list)) or len(value) != len(most):
         raise InputError(f"{name} must be ({', '.join(axes)}) in pixels of the input, got {value!r}.")
@@ -155,15 +142,11 @@ def _sides(value: Any, most: tuple[int, ...], name: str, least: int) -> tuple[in
     return tuple(whole_number(side, f"the {axis} of {name}", least, limit) for side, limit, axis in named)
 
 
-def as_truth(value: Any, name: str) -> bool:
+def _truth(value: Any, name: str) -> bool:
     """Return True or False as a plain bool; raise an error for anything else."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
-
-
-def _truth(scores: ScoreFunction, name: str) -> bool:
-    return as_truth(getattr(scores, name, False), f"the score function's {name}")
 
 
 def checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, ...]:
@@ -227,9 +210,9 @@ class _FunctionScores:
                 "give attentest.attention.TorchScores(function, image_shape, device))."
             )
         self.device = usable_device("cpu" if device is None else device)
-        self.exact = as_truth(exact, "exact")
-        self.covered = as_covered(covered, self.image_shape[1:])
-        self.overlap = as_overlap(overlap, self.image_shape[1:])
+        self.exact = _truth(exact, "exact")
+        self.covered = _pixels(covered, self.image_shape[1:], "covered", least=1)
+        self.overlap = _pixels(overlap, self.image_shape[1:], "overlap")
         self._function = function
         if batch_size is None:
             memory = default_memory(self.device) if memory_budget is None else memory_budget

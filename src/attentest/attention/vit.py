@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.aggregation import AggregationLike, PoolingAttention
-from attentest.attention.attention_reader import AttentionReader
-from attentest.attention.device import default_memory
-from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
+from attentest.attention.attention_reader import AttentionReader, pooling_head, with_pooling
+from attentest.attention.device import default_memory, reason_of
+from attentest.attention.encoder import Encoder, ModelLibrary, image_of_noise, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from attentest.attention.pooling import pooling_head, with_pooling
 from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
-from attentest.attention.score_function import LARGEST_BATCH, Scores
+from attentest.attention.score_function import LARGEST_BATCH
 from attentest.attention.split_forward import SplitForward
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError
@@ -91,10 +90,11 @@ class ViTScores:
         self._encoder = encoder
         self.image_shape = (encoder.channels, *encoder.image_size)
         self.grid_shape = encoder.tokens.grid
-        self.start, self.covered, self.overlap = encoder.begin, encoder.covered, encoder.overlap
+        self.start, self.covered, self.overlap = encoder.start, encoder.covered, encoder.overlap
         self.device = encoder.device
         memory = default_memory(self.device) if memory_budget is None else memory_budget
-        self.batch_size = batch_size or self._default_batch_size(memory // 2)
+        most = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
+        self.batch_size = batch_size or min(most, max(1, memory // 2 // self._bytes_per_image()))
         threads = AT_ONCE_PER_THREAD * torch.get_num_threads()
         self._at_once = self.batch_size if self.device.type == "cuda" else min(self.batch_size, threads)
         if encoder.weights in HALF:
@@ -161,11 +161,16 @@ class ViTScores:
 
     def rough(self, images: Tensor) -> Tensor:
         """Return the scores (m, *grid) of images (m, C, *axes) computed in float32, as float64."""
+        return self._rounded(self._rough_pass, images)
+
+    def _rounded(self, forward: Callable[..., Tensor], images: Tensor, *others: Tensor) -> Tensor:
+        """Return what a forward pass in float32 returns for images (m, C, *axes), and others (m, ...), as float64."""
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
         alone = len(images) % self._at_once == 1
-        paired = torch.cat([images, images[-1:]]) if alone else images
-        scores = self._scores(self._rough_pass, paired.to(torch.float32)).to(torch.float64)
+        arguments = images.to(torch.float32), *others
+        paired = [torch.cat([values, values[-1:]]) if alone else values for values in arguments]
+        scores = self._scores(forward, *paired).to(torch.float64)
         return scores[:-1] if alone else scores
 
     def through_modules(self, images: Tensor) -> Tensor:
@@ -217,8 +222,10 @@ class ViTScores:
             "attention": self._map.describe(),
         }
 
-    def _scores(self, forward: Scores, images: Tensor) -> Tensor:
-        parts = [forward(part) for part in images.to(self.device).split(self._at_once)]
+    def _scores(self, forward: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """Return what a forward pass returns for images (m, C, *axes), and what else is given for each, in batches."""
+        batches = zip(*(values.to(self.device).split(self._at_once) for values in arguments), strict=True)
+        parts = [forward(*batch) for batch in batches]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _scores_of_modules(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
@@ -245,9 +252,7 @@ class ViTScores:
         return partial(self._scores_of_modules, encoder)
 
     def _noise(self) -> Tensor:
-        """Return an image (1, C, *axes) of noise."""
-        chance = torch.Generator("cpu").manual_seed(0)
-        return torch.randn(1, *self.image_shape, dtype=torch.float64, generator=chance, device="cpu").to(self.device)
+        return image_of_noise(self.image_shape, self.device)
 
     def _tried(self, run: Callable[[], Result]) -> Result:
         """Return what a call of the model returns; raise an error that says so if it fails."""
@@ -256,22 +261,18 @@ class ViTScores:
         except AttentestError:
             raise
         except Exception as error:  # noqa: BLE001  # a model may raise anything
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
-                f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
-                "check that the model is complete and takes images of this size."
+                f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} "
+                f"({reason_of(error)}): check that the model is complete and takes images of this size."
             ) from None
 
-    def _default_batch_size(self, memory: int) -> int:
+    def _bytes_per_image(self) -> int:
+        """Return the memory that an image takes: in float64; value, derivative and workspace."""
         encoder = self._encoder
-        tokens = encoder.most_tokens
         sizes = encoder.attention_sizes
         attention = sum(size for _, size in sizes) + 4 * max(heads * size for heads, size in sizes)
-        activations = tokens * (4 * encoder.width + 4 * encoder.mlp_width)
-        # In float64; value, derivative and workspace.
-        bytes_per_image = 8 * 3 * encoder.sequences * (attention + activations)
-        cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
-        return int(min(cap, max(1, memory // bytes_per_image)))
+        activations = encoder.most_tokens * (4 * encoder.width + 4 * encoder.mlp_width)
+        return 8 * 3 * encoder.sequences * (attention + activations)
 
 
 UNCHANGED_BY = ("peft.", "torch.nn.parallel.", "torch._dynamo.")

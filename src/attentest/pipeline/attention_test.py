@@ -14,12 +14,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
+from attentest.attention.class_scores import TextRelevance
 from attentest.attention.network import NetworkScores, OutputScores
 from attentest.attention.onnx_model import load_onnx
 from attentest.attention.relevance import OutputMap, Relevance, as_attention_map
 from attentest.attention.relevance_scores import RelevanceScores
 from attentest.attention.score_function import NumpyFunction, TorchFunction
-from attentest.attention.text import TextRelevance
 from attentest.checks import as_generator, float_array, level
 from attentest.contrast.contrast import Contrast, as_connectivity
 from attentest.definition import (

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ScoreFunction
-from attentest.attention.cuda_graph import GraphedFunction
-from attentest.attention.device import default_memory
+from attentest.attention.device import GraphedFunction, default_memory
 from attentest.attention.score_function import score_properties
 from attentest.checks import strictly_between_0_and_1
 from attentest.contrast.context import ComparedRegion

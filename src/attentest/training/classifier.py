@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, dropout, pad
 from torch.optim.lr_scheduler import LambdaLR
 
-from attentest.attention.cuda_graph import warm_up
+from attentest.attention.device import warm_up
 from attentest.attention.model_files import quiet_transformers
 from attentest.attention.stored_vit import ViTModel, ViTSettings
 from attentest.errors import InputError
