@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import InputError
-from attentest.region.attention_map import attention_map
-from attentest.region.joint import JointMargins
+from attentest.region.attention_map import JointMargins, attention_map
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import TIE, RegionRule, Threshold, TopFraction
 
@@ -93,7 +92,9 @@ def test_margins_are_negative_exactly_where_the_same_is_selected(name: str, sign
     image, moved = image[np.isin(image, usable)], moved[np.isin(image, usable)]
     image = np.searchsorted(usable, image)
     scores, units = scores[usable], units[usable]
-    regions = rule.regions(attention_map(torch.from_numpy(scores), patch_grid, sign), patch_grid, sign)
+    regions = rule.regions(
+        attention_map(torch.from_numpy(scores), patch_grid, sign), patch_grid, sign, torch.from_numpy(scores)
+    )
     for row, values in enumerate(units):
         told: Any = selected(values, sign, tau)
         assert regions[row].numpy().tobytes() == (told if sign == "signed" else told[0])
@@ -126,7 +127,7 @@ def test_a_part_of_the_rows_at_a_time_gives_the_same(name: str, monkeypatch: pyt
     patch_grid, rule = grid_of(name), Threshold()
     for sign in ("positive", "absolute"):
         scores, image, moved = map(torch.from_numpy, observed_and_moved(patch_grid, sign, np.random.default_rng(1)))
-        regions = rule.regions(attention_map(scores, patch_grid, sign), patch_grid, sign)  # type: ignore[arg-type]
+        regions = rule.regions(attention_map(scores, patch_grid, sign), patch_grid, sign, scores)  # type: ignore[arg-type]
         margins = rule.margins(regions, patch_grid, scores, sign)  # type: ignore[arg-type]
         together = margins.inside(image, moved)
         monkeypatch.setattr(module, "PIXELS_TOGETHER", 1)
@@ -140,7 +141,7 @@ def test_each_selection_is_a_class_of_an_equivalence() -> None:
     for sign in ("positive", "absolute"):
         base, way = rng.normal(size=(2, 1, 4, 3))
         scores = torch.from_numpy(base + np.linspace(-1, 1, 150).reshape(-1, 1, 1) * way)
-        regions = rule.regions(attention_map(scores, patch_grid, sign), patch_grid, sign)  # type: ignore[arg-type]
+        regions = rule.regions(attention_map(scores, patch_grid, sign), patch_grid, sign, scores)  # type: ignore[arg-type]
         margins = rule.margins(regions, patch_grid, scores, sign)  # type: ignore[arg-type]
         rows = torch.arange(150)
         same = torch.stack([margins.inside(rows, point.expand(150, -1, -1)) for point in scores])
@@ -160,7 +161,9 @@ def test_joint_margins_are_negative_where_all_are(rule: RegionRule, conditions: 
     for name, sign in zip(("image of pixels", "signal of patches"), signs, strict=True):
         patch_grid = grid_of(name)
         scores, _, moved = observed_and_moved(patch_grid, "positive", rng)
-        regions = rule.regions(attention_map(torch.from_numpy(scores), patch_grid, sign), patch_grid, sign)
+        regions = rule.regions(
+            attention_map(torch.from_numpy(scores), patch_grid, sign), patch_grid, sign, torch.from_numpy(scores)
+        )
         usable &= (regions.flatten(1).any(dim=1) & ~regions.flatten(1).all(dim=1)).numpy()
         margins = rule.margins(regions, patch_grid, torch.from_numpy(scores), sign)
         expected &= margins.inside(torch.from_numpy(image), torch.from_numpy(moved)).numpy()
@@ -182,8 +185,8 @@ def test_the_top_fraction_of_a_positive_map_is_where_it_is_positive(name: str, q
 
     def regions_of(values: NDArray[np.float64]) -> Tensor:
         scores = torch.from_numpy(values)
-        regions = rule.regions(attention_map(scores, patch_grid, "positive"), patch_grid, "positive").flatten(1)
-        signed = rule.regions(attention_map(scores, patch_grid), patch_grid).flatten(1)
+        regions = rule.regions(attention_map(scores, patch_grid, "positive"), patch_grid, "positive", scores).flatten(1)
+        signed = rule.regions(attention_map(scores, patch_grid), patch_grid, "signed", scores).flatten(1)
         lowest = patch_grid.unit_scores(scores).flatten(1).masked_fill(~signed, torch.inf).amin(dim=1)
         assert torch.equal(regions, signed & (lowest > 0)[:, None])
         return regions
@@ -202,6 +205,6 @@ def test_the_top_fraction_of_a_positive_map_is_where_it_is_positive(name: str, q
 def test_a_fraction_of_absolute_values_is_refused() -> None:
     patch_grid = grid_of("image of pixels")
     scores = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 4, 3)))
-    regions = TopFraction(0.2).regions(attention_map(scores, patch_grid, "absolute"), patch_grid)
+    regions = TopFraction(0.2).regions(attention_map(scores, patch_grid, "absolute"), patch_grid, "absolute", scores)
     with pytest.raises(InputError, match="top_fraction does not go with a map of absolute values: use a threshold, or"):
         TopFraction(0.2).margins(regions, patch_grid, scores, "absolute")

@@ -49,7 +49,8 @@ def test_the_region_is_the_greatest_pixels(name: str, q: float) -> None:
     size, grid = GRIDS[name]
     patch_grid = PatchGrid(size, grid)
     scores = np.random.default_rng(0).normal(size=(10, *grid))
-    regions = TopFraction(q).regions(attention_map(torch.from_numpy(scores), patch_grid), patch_grid)
+    values = torch.from_numpy(scores)
+    regions = TopFraction(q).regions(attention_map(values, patch_grid), patch_grid, "signed", values)
     for score, region in zip(scores, regions, strict=True):
         assert np.array_equal(region.numpy(), slow_region(score, patch_grid, q))
 
@@ -66,11 +67,14 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(
     patch_grid, rule = PatchGrid(size, grid), TopFraction(q)
     rng = np.random.default_rng(1)
     observed = rng.normal(size=(1, *grid))
-    region = rule.regions(attention_map(torch.from_numpy(observed), patch_grid), patch_grid)
-    margins = rule.margins(region, patch_grid)
+    values = torch.from_numpy(observed)
+    region = rule.regions(attention_map(values, patch_grid), patch_grid, "signed", values)
+    margins = rule.margins(region, patch_grid, values, "signed")
     scores = torch.from_numpy(observed + rng.choice([0.01, 0.1, 0.5], size=(300, 1, 1)) * rng.normal(size=(300, *grid)))
     which = torch.zeros(300, dtype=torch.int64)
-    same = (rule.regions(attention_map(scores, patch_grid), patch_grid) == region).flatten(1).all(dim=1)
+    same = (
+        (rule.regions(attention_map(scores, patch_grid), patch_grid, "signed", scores) == region).flatten(1).all(dim=1)
+    )
     assert 0 < int(same.sum()) < 300
     assert torch.equal((margins(which, scores) < 0).all(dim=1), same)
     assert torch.equal(margins.inside(which, scores), same)

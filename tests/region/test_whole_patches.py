@@ -112,8 +112,9 @@ def slow_map_and_region(
 def test_map_and_region_are_those_of_the_patch_of_each_pixel(name: str, rule: RegionRule) -> None:
     patches, grid = PATCHES[name], PATCHES[name].grid()
     scores = np.random.default_rng(0).normal(size=(4, patches.rows[1], patches.columns[1]))
-    attention = attention_map(torch.from_numpy(scores), grid)
-    found = grid.on_image(attention).numpy(), grid.on_image(rule.regions(attention, grid)).numpy()
+    values = torch.from_numpy(scores)
+    attention = attention_map(values, grid)
+    found = grid.on_image(attention).numpy(), grid.on_image(rule.regions(attention, grid, "signed", values)).numpy()
     for index, score in enumerate(scores):
         slow_map, slow_region = slow_map_and_region(score, patches, rule)
         np.testing.assert_allclose(found[0][index], slow_map, atol=1e-14)
@@ -136,7 +137,8 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, ru
     region = slow_map_and_region(observed[0], patches, rule)[1]
     same = [bool((slow_map_and_region(score, patches, rule)[1] == region).all()) for score in scores]
     assert 0 < sum(same) < 40
-    margins = rule.margins(rule.regions(attention_map(torch.from_numpy(observed), grid), grid), grid)
+    first = torch.from_numpy(observed)
+    margins = rule.margins(rule.regions(attention_map(first, grid), grid, "signed", first), grid, first, "signed")
     which, values = torch.zeros(40, dtype=torch.int64), torch.from_numpy(scores)
     assert (margins(which, values) < 0).all(dim=1).tolist() == same
     assert margins.inside(which, values).tolist() == same

@@ -21,7 +21,7 @@ from attentest.pipeline.run import log_pvalues_of
 from attentest.presentation.picture import two_maps_figure
 from attentest.presentation.words import pvalue_text
 from attentest.record import ResultNumbers, interval_values, json_ready, map_title
-from attentest.region.joint import JointMargins
+from attentest.region.attention_map import JointMargins
 from attentest.search import SearchProblem
 from attentest.statistics.inference import ConfidenceInterval, confidence_intervals_of, estimates_of
 

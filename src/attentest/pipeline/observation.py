@@ -21,8 +21,7 @@ from attentest.errors import AttentestError, InputError, ModelError
 from attentest.images.sample import stacked
 from attentest.noise import Poisson
 from attentest.pipeline.inputs import Input
-from attentest.region.attention_map import Margins, attention_map, signed_values, unusable_scores
-from attentest.region.joint import JointMargins
+from attentest.region.attention_map import JointMargins, Margins, attention_map, signed_values, unusable_scores
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import Level, RegionRule
 

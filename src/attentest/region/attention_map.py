@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,6 +89,7 @@ class Margins(ABC):
     ) -> None:
         self._kinds, self._patch_grid = kinds, patch_grid
         self._sparse = SparsePixels.of(kinds, patch_grid)
+        self._directions = tuple(signs)
         self.signs = torch.tensor(signs, dtype=torch.float64, device=kinds.device)
         self.weights = self.signs.new_tensor(weights)
 
@@ -100,9 +102,18 @@ class Margins(ABC):
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return a margin per pixel (m, n) of images with indices (m,) and scores (m, *grid)."""
 
-    @abstractmethod
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[Tensor]:
+        """Return for each extreme which pixels (m, n) of these kinds (m, n) it is of."""
+        raise NotImplementedError
+
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the extremes (m, E), times their signs, of pixels (m, n) of these kinds (m, n), and their indices."""
+        extremes = [
+            (pixels if sign > 0 else -pixels).masked_fill(~group, -torch.inf).max(dim=1)
+            for sign, group in zip(self._directions, self._groups(image, kinds), strict=True)
+        ]
+        values = torch.stack([extreme.values for extreme in extremes], dim=1)
+        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
     def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
@@ -125,6 +136,66 @@ class Margins(ABC):
             kinds, pixels = self._kinds[:, some][image], self._patch_grid.unit_scores(scores, some)
             extremes.append(self._extremes(image, kinds.flatten(1), pixels.flatten(1))[0])
         return (torch.stack(extremes).amax(dim=0) @ self.weights.T < 0).all(dim=1)
+
+
+class JointMargins:
+    """The margins of several maps of k images, as a search uses them (``attentest.search.problem.Margins``).
+
+    Scores (m, n) are those of the maps, one after the other, and then as many values as there are conditions, which
+    must be negative, such as by how much the scores of other classes exceed that of the predicted one. Each map has its
+    margins (:class:`Margins`, or joint ones) and the shape of its scores.
+    """
+
+    def __init__(self, maps: Sequence[tuple[Any, tuple[int, ...]]], conditions: int = 0) -> None:
+        self._maps, self._conditions = tuple(maps), conditions
+        of_maps = [margins for margins, _ in maps]
+        one = of_maps[0].signs.new_ones(1)
+        last = [one] if conditions else []
+        self.signs = torch.cat([*(margins.signs for margins in of_maps), *last])
+        self.weights = torch.block_diag(*(margins.weights for margins in of_maps), *(end.reshape(1, 1) for end in last))
+
+    @property
+    def count(self) -> int:
+        """Number of the values that :meth:`pixels` returns for an image."""
+        return self._conditions + sum(int(margins.count) for margins, _ in self._maps)
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the margins (m, n) of images with indices (m,) and scores."""
+        maps, conditions = self._divided(scores)
+        return torch.cat([*(margins(image, values) for margins, values in maps), conditions], dim=1)
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the deciding pixels of the maps (m, n), and the values that must be negative."""
+        maps, conditions = self._divided(scores)
+        return torch.cat([*(margins.pixels(image, values) for margins, values in maps), conditions], dim=1)
+
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the extremes (m, E), times their signs, and the indices (m, E) of the pixels that attain them."""
+        extremes, attained, start = [], [], 0
+        for margins, _ in self._maps:
+            values, indices = margins.extremes(image, pixels[:, start : start + margins.count])
+            extremes.append(values)
+            attained.append(indices + start)
+            start += margins.count
+        if self._conditions:
+            greatest = pixels[:, start:].max(dim=1, keepdim=True)
+            extremes.append(greatest.values)
+            attained.append(greatest.indices + start)
+        return torch.cat(extremes, dim=1), torch.cat(attained, dim=1)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores have the observed regions and negative values."""
+        maps, conditions = self._divided(scores)
+        inside = (conditions < 0).all(dim=1)
+        for margins, values in maps:
+            inside &= margins.inside(image, values)
+        return inside
+
+    def _divided(self, scores: Tensor) -> tuple[list[tuple[Any, Tensor]], Tensor]:
+        """Return the margins and the scores (m, *grid) of each map, and the values (m, c) that must be negative."""
+        *maps, conditions = scores.split([*(math.prod(shape) for _, shape in self._maps), self._conditions], dim=1)
+        pairs = zip(maps, self._maps, strict=True)
+        return [(margins, values.unflatten(1, shape)) for values, (margins, shape) in pairs], conditions
 
 
 class SparsePixels:

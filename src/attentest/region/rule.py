@@ -29,17 +29,10 @@ class RegionRule(Protocol):
     patches in the place of the pixels, with one score each, and nothing else changes.
     """
 
-    def regions(
-        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
-    ) -> Tensor:
-        """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique.
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign, scores: Tensor) -> Tensor:
+        """Return the regions (m, *units) bool of maps (m, *units) with raw scores (m, *grid); empty if not unique."""
 
-        A rule for maps that are not scaled takes their raw scores (m, *grid) instead.
-        """
-
-    def margins(
-        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
-    ) -> Margins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor, sign: Sign) -> Margins:
         """Return the margins of observed regions (k, *units), negative if and only if scores give these regions.
 
         Of absolute maps, the signs of the observed scores (k, *grid) in the region are a part of it.
@@ -55,17 +48,13 @@ class Threshold:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
-    def regions(
-        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
-    ) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign, scores: Tensor) -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); that of a map of zeros is empty."""
         return region_of(attention, self.tau)
 
-    def margins(
-        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
-    ) -> Margins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor, sign: Sign) -> Margins:
         """Return the margins of observed regions (k, *units)."""
-        if scores is None or sign == "signed":
+        if sign == "signed":
             return ThresholdMargins(regions, self.tau, patch_grid)
         kind = AbsoluteMargins if sign == "absolute" else PositiveMargins
         return kind(regions, self.tau, patch_grid, scores)
@@ -141,16 +130,15 @@ class _TwoSignMargins(Margins):
         return torch.cat([pixels, -pixels, torch.full_like(pixels[:, :1], self._constant)], dim=1)
 
     @abstractmethod
-    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _parts(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return the groups: of pixels as they are (m, n), of pixels of the other sign (m, n), and of the constant."""
 
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[Tensor]:
+        return [torch.cat(parts, dim=1) for parts in self._parts(image, kinds)]
+
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        if pixels.shape[1] == kinds.shape[1]:  # all pixels, as they are
-            pixels = self._both(image, pixels)
-        groups = [torch.cat(parts, dim=1) for parts in self._groups(image, kinds)]
-        extremes = [pixels.masked_fill(~group, -torch.inf).max(dim=1) for group in groups]
-        values = torch.stack([extreme.values for extreme in extremes], dim=1)
-        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
+        all_pixels = pixels.shape[1] == kinds.shape[1]  # as they are
+        return super()._extremes(image, kinds, self._both(image, pixels) if all_pixels else pixels)
 
 
 class PositiveMargins(_TwoSignMargins):
@@ -176,7 +164,7 @@ class PositiveMargins(_TwoSignMargins):
         of_pixels = margins(attention, self._kinds[image], self._threshold)
         return torch.cat([of_pixels, torch.where(self._has_negative[image], lowest, -lowest)], dim=1)
 
-    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _parts(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         negative = self._has_negative[image]
         none, never = torch.zeros_like(kinds), torch.zeros_like(negative)
         return [
@@ -202,13 +190,19 @@ class AbsoluteMargins(_TwoSignMargins):
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid, scores: Tensor) -> None:
         self._threshold = threshold
         values = patch_grid.unit_scores(scores).flatten(1)
-        self._turned = values.gather(1, values.abs().argmax(dim=1, keepdim=True)).sign()
+        self._turned = self._signs(values)
         inside = torch.where(values * self._turned > 0, GREATEST, IN)
         kinds = torch.where(regions.flatten(1), inside, OUT).to(torch.uint8)
-        high = threshold + TIE
+        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 4, self._weights())
+
+    def _signs(self, values: Tensor) -> Tensor:
+        """Return the sign (k, 1) by which the observed values (k, n) are turned."""
+        return values.gather(1, values.abs().argmax(dim=1, keepdim=True)).sign()
+
+    def _weights(self) -> list[list[float]]:
         # Of the region with the sign that it has not, outside, of the region with the greatest's sign, of all others.
-        weights = [[1.0, 0.0, high, 0.0], [0.0, 1.0, -high, 0.0], [0.0, 0.0, -1.0, 1.0]]
-        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, (1.0,) * 4, weights)
+        high = self._threshold + TIE
+        return [[1.0, 0.0, high, 0.0], [0.0, 1.0, -high, 0.0], [0.0, 0.0, -1.0, 1.0]]
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n + 1) of images with indices (m,), the last for the sign of the greatest pixel."""
@@ -225,7 +219,7 @@ class AbsoluteMargins(_TwoSignMargins):
     def _both(self, image: Tensor, pixels: Tensor) -> Tensor:
         return super()._both(image, self._turned[image] * pixels)
 
-    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _parts(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         greatest, other, outside = kinds == GREATEST, kinds == IN, kinds == OUT
         none, never = torch.zeros_like(outside), torch.zeros_like(outside[:, :1])
         return [
@@ -250,21 +244,16 @@ class Level:
             raise InputError(f"level must be a finite number, in the units of the map, got {number}.", "level")
         object.__setattr__(self, "level", number)
 
-    def regions(
-        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
-    ) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign, scores: Tensor) -> Tensor:
         """Return the regions (m, *units) of maps with raw scores (m, *grid)."""
-        assert scores is not None  # which every caller has
         values = patch_grid.unit_scores(scores)
         if sign == "positive" and self.level < 0:  # values below zero are zero, and exceed it
             return torch.ones_like(values, dtype=torch.bool)
         return _excess(values, self.level, sign) > 0
 
-    def margins(
-        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
-    ) -> Margins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor, sign: Sign) -> Margins:
         """Return the margins of observed regions (k, *units)."""
-        if sign == "absolute" and scores is not None:
+        if sign == "absolute":
             return AbsoluteLevelMargins(regions, self.level, patch_grid, scores)
         return LevelMargins(regions, self.level, patch_grid)
 
@@ -287,9 +276,6 @@ class LevelMargins(ThresholdMargins):
     zero, which takes the place of the share of the range between the lowest and the highest.
     """
 
-    def __init__(self, regions: Tensor, level: float, patch_grid: PatchGrid) -> None:
-        super().__init__(regions, level, patch_grid)
-
     def _shares(self) -> tuple[float, float]:
         return -TIE, TIE
 
@@ -307,29 +293,31 @@ class LevelMargins(ThresholdMargins):
         return super().inside(image, scores - self._threshold)
 
 
-class AbsoluteLevelMargins(_TwoSignMargins):
+class AbsoluteLevelMargins(AbsoluteMargins):
     """The margins of k observed regions |u| > level; the signs within the region are conditions too."""
 
     def __init__(self, regions: Tensor, level: float, patch_grid: PatchGrid, scores: Tensor) -> None:
         self._constant = level
-        positive = patch_grid.unit_scores(scores) > 0
-        kinds = torch.where(regions, torch.where(positive, GREATEST, IN), OUT).to(torch.uint8)
+        super().__init__(regions, level, patch_grid, scores)
+
+    def _signs(self, values: Tensor) -> Tensor:
+        return torch.ones_like(values[:, :1])
+
+    def _weights(self) -> list[list[float]]:
         # Of the region with the sign that it has not, outside, the level, and the greatest absolute value of all.
-        weights = [[1.0, 0.0, 1.0, TIE], [0.0, 1.0, -1.0, -TIE]]
-        super().__init__(kinds, patch_grid, (1.0,) * 4, weights)
+        return [[1.0, 0.0, 1.0, TIE], [0.0, 1.0, -1.0, -TIE]]
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n) of images with indices (m,) and scores (m, *grid), in the units of the scores."""
         values, kinds = self._patch_grid.unit_scores(scores), self._kinds[image]
         # A pixel of the region must keep its sign.
         signed = torch.where(kinds == OUT, values.abs(), torch.where(kinds == GREATEST, values, -values))
-        excess = _excess(values, self._constant, "absolute") - values.abs() + signed
+        excess = _excess(values, self._threshold, "absolute") - values.abs() + signed
         return torch.where(kinds == OUT, excess, -excess).flatten(1)
 
-    def _groups(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        greatest, other, outside = kinds == GREATEST, kinds == IN, kinds == OUT
-        none, never = torch.zeros_like(outside), torch.zeros_like(outside[:, :1])
-        return [(other, greatest, never), (outside, outside, never), (none, none, ~never), (~none, ~none, never)]
+    def _parts(self, image: Tensor, kinds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        none, never = torch.zeros_like(kinds, dtype=torch.bool), torch.zeros_like(kinds[:, :1], dtype=torch.bool)
+        return [*super()._parts(image, kinds)[:2], (none, none, ~never), (~none, ~none, never)]
 
 
 ROUNDING = 1e-12  # interpolation weights that differ by less than this are equal
@@ -353,9 +341,7 @@ class TopFraction:
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", strictly_between_0_and_1(self.q, "top_fraction (q)"))
 
-    def regions(
-        self, attention: Tensor, patch_grid: PatchGrid, sign: Sign = "signed", scores: Tensor | None = None
-    ) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid, sign: Sign, scores: Tensor) -> Tensor:
         """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
         pixels, total = attention.flatten(1)[:, first_equal], len(first_equal)
@@ -374,9 +360,7 @@ class TopFraction:
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
-    def margins(
-        self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor | None = None, sign: Sign = "signed"
-    ) -> TopMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid, scores: Tensor, sign: Sign) -> TopMargins:
         """Return the margins of observed regions (k, *units); of positive maps, no pixel of them is zero."""
         if sign == "absolute":
             raise InputError(
@@ -426,24 +410,18 @@ class TopMargins(Margins):
         lowest = values.masked_fill(kinds == OUTSIDE, torch.inf).amin(dim=1, keepdim=True)
         return torch.cat([of_pixels, -lowest], dim=1)
 
-    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    def _groups(self, image: Tensor, kinds: Tensor) -> list[Tensor]:
         inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
         some_inside, some_outside, some_split = self._present[image].unsqueeze(2).unbind(dim=1)
         # Where a kind has no pixels another takes its place, so that its condition repeats one of the others.
         lowest = torch.where(some_inside, inside, split)
         highest = torch.where(some_outside, outside, split)
-        groups = (
+        return [
             lowest,
             highest,
             torch.where(some_split & some_inside, split, highest),
             torch.where(some_split & some_outside, split, lowest),
-        )
-        extremes = [
-            (sign * pixels).masked_fill(~group, -torch.inf).max(dim=1)
-            for sign, group in zip(self.signs, groups, strict=True)
         ]
-        values = torch.stack([extreme.values for extreme in extremes], dim=1)
-        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
 def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
