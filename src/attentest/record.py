@@ -16,7 +16,7 @@ from attentest.checks import confidence, level, positive_number, real_number, wh
 from attentest.contrast.context import Context
 from attentest.definition import REGION_RULES
 from attentest.errors import InputError, shortened
-from attentest.images.spacing import Spacing
+from attentest.images.image_file import Spacing
 from attentest.search import Audit
 from attentest.search.problem import STATUSES
 from attentest.statistics.alternative import as_alternative
@@ -76,7 +76,7 @@ class ResultNumbers(Inference):
     """How many random ``points`` the search compared with its conclusions before it ended, and how many
     ``contradictions`` it found and mended; None for the grid searches, which have no audit."""
     spacing: Spacing | None = None
-    """How far apart the pixels are (:class:`~attentest.images.spacing.Spacing`), where the file of the image tells."""
+    """How far apart the pixels are (:class:`~attentest.images.image_file.Spacing`), where the image file tells."""
 
     @property
     def pvalue(self) -> float:

@@ -14,8 +14,8 @@ from scipy.io import wavfile
 from attentest import AttentionTest, Results, bundled_model
 from attentest.contrast import Neighbourhood
 from attentest.errors import InputError
+from attentest.images.image_file import Spacing
 from attentest.images.sample import as_sample
-from attentest.images.spacing import Spacing
 from attentest.presentation.picture import label_axes
 from attentest.presentation.plane import MOST_SIDE, Plane
 from attentest.presentation.rows import row_of

@@ -12,9 +12,14 @@ from attentest.pipeline.hypotheses import Lines, lines_through
 N = 20
 
 
+def direction(lines: Lines) -> np.ndarray:
+    """The directions (k, n) of lines."""
+    return np.asarray(lines.covariance_eta / lines.standard_error[:, None])
+
+
 def origins(lines: Lines, seen: np.ndarray) -> np.ndarray:
     """The nuisance component Q of the paper, of images that the model sees."""
-    return np.asarray(seen - lines.b * lines.z_obs[:, None])
+    return np.asarray(seen - direction(lines) * lines.z_obs[:, None])
 
 
 @pytest.fixture
@@ -43,9 +48,9 @@ def test_matches_the_matrices_of_the_paper(observed: tuple[np.ndarray, np.ndarra
         variance = eta[k] @ sigma @ eta[k]
         projector = np.eye(N) - np.outer(sigma @ eta[k], eta[k]) / variance
         np.testing.assert_allclose(origins(lines, images)[k], projector @ images[k], atol=1e-12)
-        np.testing.assert_allclose(lines.b[k], sigma @ eta[k] / np.sqrt(variance), atol=1e-14)
+        np.testing.assert_allclose(direction(lines)[k], sigma @ eta[k] / np.sqrt(variance), atol=1e-14)
         assert lines.z_obs[k] == pytest.approx(eta[k] @ images[k] / np.sqrt(variance), rel=1e-13)
-        assert eta[k] @ lines.b[k] == pytest.approx(np.sqrt(variance), rel=1e-13)
+        assert eta[k] @ direction(lines)[k] == pytest.approx(np.sqrt(variance), rel=1e-13)
 
 
 def test_a_noise_model_of_another_size_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:

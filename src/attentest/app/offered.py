@@ -32,9 +32,9 @@ from attentest.attention.network import network_maps
 from attentest.attention.relevance import OutputMap, Relevance
 from attentest.attention.saved_model import SavedModel
 from attentest.errors import AttentestError, InputError, ModelError, shortened, worded
+from attentest.images.image_file import Spacing
 from attentest.images.image_source import ImageSource
 from attentest.images.sample import Sample, as_sample
-from attentest.images.spacing import Spacing
 from attentest.pipeline.inputs import preprocessing_and_size
 from attentest.registry import ATTENTION_MAPS
 from attentest.simulation.images import null_images, signal_images

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images import image_file
-from attentest.images.spacing import Scan, Spacing
+from attentest.images.image_file import Scan, Spacing
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
@@ -51,7 +51,7 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
     make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
     quote only tags about the geometry and coding of pixels.
     """
-    with image_file.medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
+    with image_file.optional_package("DICOM", "pydicom", "medical", None, "pydicom.pixels") as pydicom:
         header = read_header(pydicom, path)
         with image_file.decoding(
             f"{path} is a DICOM file with broken tags: export it again from its source", *errors_of(pydicom)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.dicom import errors_of, read_dicom, read_header
-from attentest.images.image_file import check_values, decoding, medical_package
-from attentest.images.spacing import Scan, Spacing
+from attentest.images.image_file import Scan, Spacing, check_values, decoding, optional_package
 from attentest.registry import IMAGE_FORMATS
 
 MOST_SLICES = 10_000  # most files of a series
@@ -61,7 +60,7 @@ def grouped(paths: Iterable[Path]) -> GroupedFiles:
     result = GroupedFiles(series=[], alone=[], without_image=[])
     for path in paths:
         try:
-            with medical_package("DICOM", "pydicom", "pydicom") as pydicom, decoding("", *errors_of(pydicom)):
+            with optional_package("DICOM", "pydicom", "medical") as pydicom, decoding("", *errors_of(pydicom)):
                 header = read_header(pydicom, path)
                 series: str | None = str(header.get("SeriesInstanceUID"))
                 kind, frames = header.get("SOPClassUID"), int(header.get("NumberOfFrames") or 1)
@@ -167,7 +166,7 @@ class _Slice:
     @classmethod
     def read(cls, path: Path) -> _Slice:
         with (
-            medical_package("DICOM", "pydicom", "pydicom") as pydicom,
+            optional_package("DICOM", "pydicom", "medical") as pydicom,
             decoding(f"{path} has no position in its series that can be read: export it again", *errors_of(pydicom)),
         ):
             header = read_header(pydicom, path)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError, shortened, worded
 from attentest.images import image_file
+from attentest.images.image_file import Scan
 from attentest.images.signal_file import samples_of
-from attentest.images.spacing import Scan
 from attentest.registry import IMAGE_FORMATS
 
 SUFFIXES = IMAGE_FORMATS[".npy"].suffixes  # suffixes of files that may hold many images

@@ -12,8 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, check_values, chosen_frame, decoding, medical_package
-from attentest.images.spacing import Scan, Spacing
+from attentest.images.image_file import (
+    Scan,
+    Spacing,
+    check_size,
+    check_values,
+    chosen_frame,
+    decoding,
+    optional_package,
+)
 from attentest.registry import IMAGE_FORMATS
 
 MAX_EXTENSION_BYTES = 16 * 2**20
@@ -35,7 +42,7 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
     along the height (rows), and slices are taken along the third. Nothing is flipped or reoriented. Of a chosen
     slice only its pixels are read into memory.
     """
-    with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
+    with optional_package("NIfTI", "nibabel", "medical", "nibabel.global") as nibabel:
         errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
         with decoding(f"{path} is not a NIfTI file that can be read: check that it is whole", *errors):
             _check_header(path)
@@ -79,7 +86,7 @@ def nifti_like(source: Path | NDArray[np.float64], values: NDArray[Any]) -> byte
     The volume is in a NIfTI file, or is given by its affine (4, 4), in mm.
     """
     stored = values.T.astype(np.uint8 if values.dtype == np.bool_ else values.dtype)
-    with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
+    with optional_package("NIfTI", "nibabel", "medical", "nibabel.global") as nibabel:
         if isinstance(source, np.ndarray):
             volume = nibabel.Nifti1Image(stored, source)
             volume.header.set_xyzt_units("mm")

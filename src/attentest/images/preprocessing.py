@@ -331,9 +331,12 @@ def described_shape(shape: tuple[int, ...]) -> str:
 
 def checked_levels(levels: tuple[float, float]) -> tuple[float, float]:
     """Return the pixel values of black and white; raise an error if they are not two finite numbers that increase."""
-    if not isinstance(levels, Sequence) or len(levels) != 2:
-        raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.", "intensity_range")
-    black, white = (_finite(level, "intensity_range") for level in levels)
+    try:
+        black, white = (_finite(level, "intensity_range") for level in levels)
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.", "intensity_range") from None
     if not black < white or not math.isfinite(white - black):
         raise InputError(
             f"intensity_range must be (black, white) with black below white, got ({black}, {white}).", "intensity_range"

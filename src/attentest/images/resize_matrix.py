@@ -69,9 +69,8 @@ def _filtered(before: int, after: int, support: float, response: Callable[[Tenso
 
 def _nearest_by_centre(before: int, after: int) -> tuple[Tensor, Tensor]:
     """Return the old pixel under the centre of each new one; positions are accumulated, as in Pillow."""
-    scale = before / after
-    steps = torch.full((after,), scale, dtype=torch.float64)
-    steps[0] = scale * 0.5
+    steps = torch.full((after,), before / after, dtype=torch.float64)
+    steps[0] *= 0.5
     return _single_tap(steps.cumsum(dim=0).long(), before)
 
 
@@ -141,7 +140,8 @@ def checked_pair(value: Any, name: str) -> tuple[int, int]:
     """Return (height, width) in pixels."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         raise InputError(f"{name} must be a pair (height, width), got {value!r}.")
-    return checked_side(value[0], f"the height of {name}"), checked_side(value[1], f"the width of {name}")
+    height, width = checked_sides(value, name)
+    return height, width
 
 
 def checked_sides(value: Any, name: str) -> tuple[int, ...]:

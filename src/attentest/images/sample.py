@@ -14,10 +14,9 @@ from torch import Tensor
 
 from attentest.checks import whole_number
 from attentest.errors import InputError, worded
-from attentest.images.image_file import MAX_PIXELS
+from attentest.images.image_file import MAX_PIXELS, Spacing
 from attentest.images.image_source import ImageSource, PathLike, loaded
 from attentest.images.pillow import picture_pixels
-from attentest.images.spacing import Spacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_values, chosen_channels, decoding, optional_package
-from attentest.images.spacing import Scan, Spacing
+from attentest.images.image_file import Scan, Spacing, check_values, chosen_channels, decoding, optional_package
 
 LARGEST_TABLE = 2**26  # most bytes of a CSV file: its texts take many times as much memory
 

@@ -37,9 +37,8 @@ from attentest.markup import definition_table
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import described
 from attentest.pipeline.inputs import Input, batches, numbered_images, preprocessing_and_size
-from attentest.pipeline.many_images import stream_batches
+from attentest.pipeline.many_images import sensitivity_of, stream_batches
 from attentest.pipeline.model_check import ModelCheck, check_model, with_parameters
-from attentest.pipeline.noise_sensitivity import sensitivity_of
 from attentest.pipeline.run import MarginCurves, Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import ProgressLike, progress_reports
@@ -95,7 +94,10 @@ class AttentionTest:
             scores = as_score_function(
                 model, definition.device, definition.batch_size, definition.memory_budget, definition.image_shape
             )
-        self.pipeline = Pipeline(_with_preprocessing(definition, preprocessing, scores), scores)
+        if (definition.resize, definition.scale) != ("processor", "processor"):
+            kept = Preprocessing() if preprocessing is None else preprocessing
+            preprocessing = kept.chosen(definition.resize, definition.scale, scores.image_shape[1:])
+        self.pipeline = Pipeline(replace(definition, preprocessing=preprocessing), scores)
 
     @classmethod
     @options_of(PretrainedDefinition)
@@ -619,16 +621,6 @@ def _of_scores(definition: Definition, preprocessing: Preprocessing | None) -> d
     options = {field.name: getattr(definition, field.name) for field in fields(Definition)}
     of_model = {"attention": "rollout", "image_size": None, "device": None, "batch_size": None}
     return {**options, "preprocessing": preprocessing, **of_model}
-
-
-def _with_preprocessing(
-    definition: ModelDefinition, preprocessing: Preprocessing | None, scores: ScoreFunction
-) -> ModelDefinition:
-    """Return the definition with the preprocessing that it chooses, for the size of the model's input."""
-    if (definition.resize, definition.scale) != ("processor", "processor"):
-        kept = Preprocessing() if preprocessing is None else preprocessing
-        preprocessing = kept.chosen(definition.resize, definition.scale, scores.image_shape[1:])
-    return replace(definition, preprocessing=preprocessing)
 
 
 def _type(model: Mapping[str, Any]) -> str:

@@ -26,8 +26,7 @@ from attentest.images.nifti import is_nifti, nifti_like
 from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.inputs import numbered_images
-from attentest.pipeline.many_images import ImageTests, Tested
-from attentest.pipeline.noise_sensitivity import LEFT_OUT
+from attentest.pipeline.many_images import LEFT_OUT, ImageTests, Tested
 from attentest.pipeline.run import Request
 from attentest.presentation.picture import content_digest
 from attentest.presentation.rows import ImageRows, rows_of_line

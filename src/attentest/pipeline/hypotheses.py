@@ -50,11 +50,6 @@ class Lines:
     degrees: NDArray[np.float64]
     """(k,). Degrees of freedom of the estimates of that variance: infinite for noise that is known."""
 
-    @property
-    def b(self) -> NDArray[np.float64]:
-        """Directions (k, n): Sigma eta / sqrt(eta' Sigma eta)."""
-        return self.covariance_eta / self.standard_error[:, None]
-
 
 def lines_through(
     images: NDArray[np.float64],

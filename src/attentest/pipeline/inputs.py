@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from attentest.attention import ScoreFunction
 from attentest.attention.score_function import ScoreProperties
-from attentest.checks import real_number
 from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
 from attentest.errors import InputError, shortened, speaking_of, worded
@@ -68,11 +67,8 @@ class Geometry:
     looked: NDArray[np.bool_] | None
     compared: NDArray[np.bool_] | None
     """The mask, and the pixels (*axes) within which the map is looked at, and the contrast is made; None for all."""
-    start: tuple[int, ...]
-    covered: tuple[int, ...]
-    overlap: tuple[int, ...]
-    """Where in the model's input the patches begin, sides of the part of it that they cover, and what neighbouring ones
-    have in common."""
+    properties: ScoreProperties
+    """Those of the model: where in its input the patches lie, among others."""
     device: torch.device
     """Where the model computes."""
     _patch_grids: dict[tuple[int, ...], PatchGrid] = field(default_factory=dict, init=False)
@@ -80,10 +76,11 @@ class Geometry:
     def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
         """Return a grid with so many patches along each axis."""
         if grid not in self._patch_grids:
-            places = zip(self.inputs.placement, self.start, strict=True)
+            model = self.properties
+            places = zip(self.inputs.placement, model.start, strict=True)
             size, placement = self.shape[1:], tuple((scale, offset - start) for (scale, offset), start in places)
             self._patch_grids[grid] = PatchGrid(
-                size, grid, self.covered, placement, self.device, self.region_unit, self.overlap, self.looked
+                size, grid, model.covered, placement, self.device, self.region_unit, model.overlap, self.looked
             )
         return self._patch_grids[grid]
 
@@ -260,9 +257,7 @@ class Inputs:
             mask=mask,
             looked=None if mask is None or definition.mask_use == "contrast" else mask.pixels,
             compared=None if mask is None or definition.mask_use == "map" else mask.pixels,
-            start=self._properties.start,
-            covered=self._properties.covered,
-            overlap=self._properties.overlap,
+            properties=self._properties,
             device=self._scores.device,
         )
 
@@ -408,10 +403,4 @@ def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[f
             "they are.",
             "intensity_range",
         )
-    try:
-        black, white = (real_number(level, "intensity_range") for level in value)
-    except InputError:
-        raise
-    except (TypeError, ValueError):
-        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.", "intensity_range") from None
-    return checked_levels((black, white))
+    return checked_levels(value)

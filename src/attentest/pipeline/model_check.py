@@ -312,15 +312,15 @@ def _by(sides: tuple[int, ...]) -> str:
 
 def _time(seconds: float) -> str:
     """Return a time in a unit that suits it, from microseconds on."""
-    for size, unit in ((1.0, ""), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= size:
-            return duration(seconds) if not unit else f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    return duration(seconds) if seconds >= 1 else _in_units(seconds, {"ms": 1e-3, "µs": 1e-6})
 
 
 def _bytes(count: int) -> str:
     """Return a number of bytes in a unit that suits it."""
-    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
+    return f"{count} bytes" if count < 2**10 else _in_units(count, {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10})
+
+
+def _in_units(value: float, units: dict[str, float]) -> str:
+    """Return a value in the largest of some units, largest first, that it has at least one of; or in the last."""
+    unit = next((unit for unit, size in units.items() if value >= size), [*units][-1])
+    return f"{value / units[unit]:.3g} {unit}"

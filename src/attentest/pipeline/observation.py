@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ScoreFunction
-from attentest.attention.score_function import Sign, score_properties
+from attentest.attention.score_function import Sign
 from attentest.definition import Definition
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.images.sample import stacked
@@ -75,34 +75,36 @@ class Observation:
             f"the attention map is constant on the {size} {units} of the image that the model sees, so there is no "
             "region to test: use a larger image, or a crop that leaves more of it."
         )
-        if self.patch_grid.looked is not None:
+        if sign == "positive":
+            constant = (
+                "no value of the map is positive, so nothing in the image speaks for the class and there is no region "
+                "to test: use another target, or sign='signed'."
+            )
+        elif self.patch_grid.looked is not None:
             constant = "the map is constant within the mask, so there is no region to test: use a larger mask."
-        negative = (
-            "no value of the map is positive, so nothing in the image speaks for the class and there is no region to "
-            "test: use another target, or sign='signed'."
-        )
-        whole = "every value of the map exceeds the threshold, so nothing is left to compare: use a greater one."
         tied = (
             f"{units} of equal attention lie on both sides of the cut, so the top fraction does not define a region: "
             "use another top_fraction, or a threshold."
         )
-        without, nothing_else = (dict.fromkeys(_empty(chosen), "") for chosen in (regions, ~regions))
-        for reasons, quantity, of_cut in ((without, "no", tied), (nothing_else, "every", whole)):
-            for index in reasons:
-                reasons[index] = of_cut
-                if isinstance(rule, Level):
-                    values = signed_values(self.patch_grid.unit_scores(self.scores[index : index + 1]), sign)
-                    reasons[index] = (
-                        f"{quantity} value of the map exceeds the level {rule.level:g}, so there is nothing to "
-                        f"compare: the map ranges from {float(values.min()):.4g} to {float(values.max()):.4g} here, so "
-                        "use a level in between, or a threshold."
-                    )
+        whole = "every value of the map exceeds the threshold, so nothing is left to compare: use a greater one."
+
+        def of_cut(index: int, quantity: str, reason: str) -> str:
+            """Return the reason of a cut through all values; that of a level says what they are."""
+            if not isinstance(rule, Level):
+                return reason
+            values = signed_values(self.patch_grid.unit_scores(self.scores[index : index + 1]), sign)
+            return (
+                f"{quantity} value of the map exceeds the level {rule.level:g}, so there is nothing to compare: the "
+                f"map ranges from {float(values.min()):.4g} to {float(values.max()):.4g} here, so use a level in "
+                "between, or a threshold."
+            )
+
         # What comes last is the first that is wrong with an image.
         return {
             **self._reasons_of_mask(),
-            **without,
-            **nothing_else,
-            **dict.fromkeys(_empty(self.attention > 0), negative if sign == "positive" else constant),
+            **{index: of_cut(index, "no", tied) for index in _empty(regions)},
+            **{index: of_cut(index, "every", whole) for index in _empty(~regions)},
+            **dict.fromkeys(_empty(self.attention > 0), constant),
             **unusable_scores(self.scores),
         }
 
@@ -201,7 +203,7 @@ def observe(
     """
     geometry = batch[0].geometry
     images, added, inputs = model_inputs(batch, definition, scores.device)
-    properties, choice, leads = score_properties(scores), None, None
+    properties, choice, leads = geometry.properties, None, None
     if properties.chooses:
         choosing: Any = scores
         choice = choosing.choose(inputs)
@@ -230,7 +232,8 @@ def observe(
     reasons = observation.reasons_against(rule, properties.sign)
     if not reasons:
         return observation
-    errors = {index: _error(batch[index], reason) for index, reason in sorted(reasons.items())}
+    subjects = ["" if tested.number is None else f"image {tested.number}: " for tested in batch]
+    errors = {index: InputError(f"{subjects[index]}{reason}") for index, reason in sorted(reasons.items())}
     if failed is None:
         raise next(iter(errors.values()))
     failed.update(errors)
@@ -297,11 +300,6 @@ def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
             f"returned {observed.dtype} of shape {tuple(observed.shape)}."
         )
     return observed
-
-
-def _error(tested: Input, reason: str) -> InputError:
-    """Return an error about an image, which it names by its number if it has one."""
-    return InputError(reason if tested.number is None else f"image {tested.number}: {reason}")
 
 
 def _empty(masks: Tensor) -> list[int]:

@@ -278,26 +278,23 @@ class Pipeline:
         report: Report | None = None,
         failed: dict[int, InputError] | None = None,
     ) -> list[list[AttentionTestResult]]:
-        """Return the results of :meth:`run` with one draw of the added noise for each input."""
-        observation = self.observe(inputs, failed)
-        rows = failed is not None
-        results = iter(self._observed_results(observation, request, report, rows) if observation.batch else ())
-        return [[] if failed and index in failed else next(results) for index in range(len(inputs))]
+        """Return the results of :meth:`run` with one draw of the added noise for each input.
 
-    def _observed_results(
-        self, observation: Observation, request: Request, report: Report | None, rows: bool
-    ) -> list[list[AttentionTestResult]]:
-        """Return the results of observed images; with ``rows``, components that have none follow as failures."""
-        connectivity, certification, inputs = request.connectivity, request.certification, observation.batch
+        With ``failed``, components that cannot be tested follow the others as failures.
+        """
+        observation = self.observe(inputs, failed)
+        if not observation.batch:
+            return [[] for _ in inputs]
+        connectivity, certification = request.connectivity, request.certification
         parts = parts_of(observation.regions_on_images(), connectivity)
-        images = [channels_last(tested.image.pixels) for tested in inputs]
+        images = [channels_last(tested.image.pixels) for tested in observation.batch]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
-        randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
+        randomised: list[NDArray[np.float64]] | list[None] = [None] * len(images)
         settings = self.recorded(observation, connectivity)
         corners = observation.patch_grid.corners
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
-        chunks = list(parts.chunks(len(inputs)))
-        results: list[list[AttentionTestResult]] = [[] for _ in inputs]
+        chunks = list(parts.chunks(len(images)))
+        results: list[list[AttentionTestResult]] = [[] for _ in images]
         untested: list[tuple[int, str]] = []
         for number, chunk in enumerate(chunks):
             while len(chunk):
@@ -305,7 +302,7 @@ class Pipeline:
                     law, standard_errors, problem = self._hypothesis(observation, chunk, request)
                     break
                 except UntestedParts as error:
-                    if not rows or connectivity is None:
+                    if failed is None or connectivity is None:
                         raise
                     untested += [(image, str(error)) for image in chunk.image[error.rows].tolist()]
                     chunk = chunk.chosen(~error.rows)
@@ -334,7 +331,7 @@ class Pipeline:
             for row, (image, law_of_part, outcome) in enumerate(
                 zip(chunk.image.tolist(), law.each(), outcomes, strict=True)
             ):
-                tested, part = inputs[image], regions[image] if masks is None else masks[row].copy()
+                tested, part = observation.batch[image], regions[image] if masks is None else masks[row].copy()
                 compared = ComparedRegion(
                     contrast=self.contrast,
                     image=tested.image.pixels,
@@ -380,7 +377,8 @@ class Pipeline:
         for image, reason in untested:
             failure: Any = FailedImage(number=len(results[image]), reason=reason)
             results[image].append(failure)
-        return results
+        of_observed = iter(results)
+        return [[] if failed and index in failed else next(of_observed) for index in range(len(inputs))]
 
     def margins(self, tested: Input, distances: NDArray[np.float64]) -> MarginCurves:
         """Return the margins f_i of one image along its line, at distances (m,) from the observed point of it."""

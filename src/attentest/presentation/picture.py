@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import worded
-from attentest.images.spacing import Spacing
+from attentest.images.image_file import Spacing
 from attentest.markup import plain
 from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR, fitting_size, new_figure, width_of
 from attentest.presentation.plane import Plane, channels_of, extremes, lanes

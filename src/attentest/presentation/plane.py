@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.images.spacing import Spacing
+from attentest.images.image_file import Spacing
 
 TILES = 4  # slices through the region in the strip below the three slices that cross in it
 

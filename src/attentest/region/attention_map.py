@@ -68,20 +68,10 @@ PIXELS_TOGETHER = 2**20  # pixels that are computed at a time
 class Margins(ABC):
     """The margins of k observed regions, as a search uses them (``attentest.search.problem.Margins``).
 
-    A few extremes of the upsampled scores over kinds of pixels, such as region and background, decide whether scores
-    give the observed region. Most pixels cannot be extreme: see :class:`SparsePixels`.
-
-    Parameters
-    ----------
-    kinds : (k, *units)
-        The kind of each pixel seen, on the device of the scores.
-    patch_grid
-        The patches over the image.
-    signs : E numbers
-        1 for the greatest pixel of a group of pixels, -1 for the least.
-    weights : (J, E)
-        The extremes e, times their signs, are those of the observed region where every entry of weights @ e is
-        negative.
+    A few extremes of the upsampled scores over kinds (k, *units) of pixels, such as region and background, decide
+    whether scores give the observed region. They have E signs, 1 for the greatest pixel of a group of pixels and -1 for
+    the least. The extremes e, times their signs, are those of the observed region where every entry of weights @ e is
+    negative, with weights (J, E). Most pixels cannot be extreme: see :class:`SparsePixels`.
     """
 
     def __init__(
@@ -204,15 +194,8 @@ class SparsePixels:
     Between patch centres, upsampled scores are linear along each axis. A pixel that lies, along some axis, between two
     others of its kind and between the same patch centres is therefore never the only greatest or least pixel of its
     kind, and can be left out. What remains are corners and the border of the region; of an image, their number does
-    not grow with its area.
-
-    Parameters
-    ----------
-    patches : (p, k, n), weights : (p, k, n)
-        The patches from which each candidate is interpolated, two along each axis, so p = 4 of an image, and their
-        weights.
-    kinds : (k, n)
-        The kind of each candidate.
+    not grow with its area. The candidates (k, n) are interpolated from patches (p, k, n) with weights (p, k, n), two
+    patches along each axis, so p = 4 of an image.
     """
 
     def __init__(self, patches: Tensor, weights: Tensor, kinds: Tensor) -> None:

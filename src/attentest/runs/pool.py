@@ -47,11 +47,38 @@ SIGN_SECONDS = 1.0  # how often a worker gives a sign of life, and how often the
 Worker = TypeVar("Worker")
 
 
-class Watched(Protocol[Worker]):
-    """Workers that give signs of life. All of this is called by another thread than that of the engine."""
+class Workers(Protocol[Worker]):
+    """Starts workers, which give signs of life, and speaks with them."""
+
+    def start_worker(self) -> Worker:
+        """Start a worker, without waiting for it; its first answer says that it is ready."""
+        ...
+
+    def end_worker(self, worker: Worker) -> None:
+        """End a worker at once, whatever it is doing; it may have ended by itself."""
+        ...
+
+    def start_work(self, work: Any) -> None:
+        """Make a work the one whose tasks are sent from now on."""
+        ...
+
+    def finish_work(self) -> None:
+        """Let the workers forget the work, which is over."""
+        ...
+
+    def send(self, worker: Worker, tasks: Sequence[Any]) -> None:
+        """Send tasks to a worker that is ready for them."""
+        ...
+
+    def answers(self) -> Iterable[tuple[Worker, Answer]]:
+        """Return what workers answered, after waiting no longer than ``WAIT_SECONDS`` for the first."""
+        ...
 
     def signs(self) -> Mapping[Worker, int]:
-        """Return how many signs of life each worker has given; without those that need not give any yet."""
+        """Return how many signs of life each worker has given; without those that need not give any yet.
+
+        This, the name and the end of a worker are asked for by another thread than that of the engine.
+        """
         ...
 
     def name_of(self, worker: Worker) -> str:
@@ -67,7 +94,7 @@ class Watched(Protocol[Worker]):
 class Watch(Generic[Worker]):
     """Looks for signs of life while it is entered, in a thread: the driver may wait for a worker that has stopped."""
 
-    workers: Watched[Worker]
+    workers: Workers[Worker]
     """The workers."""
     seconds: float
     """How long a worker may be silent."""
@@ -116,34 +143,6 @@ class Watch(Generic[Worker]):
             warnings.warn(self._reported.pop(0), AttentestWarning, stacklevel=2)
 
 
-class Workers(Watched[Worker], Protocol[Worker]):
-    """Starts workers, and speaks with them."""
-
-    def start_worker(self) -> Worker:
-        """Start a worker, without waiting for it; its first answer says that it is ready."""
-        ...
-
-    def end_worker(self, worker: Worker) -> None:
-        """End a worker at once, whatever it is doing; it may have ended by itself."""
-        ...
-
-    def start_work(self, work: Any) -> None:
-        """Make a work the one whose tasks are sent from now on."""
-        ...
-
-    def finish_work(self) -> None:
-        """Let the workers forget the work, which is over."""
-        ...
-
-    def send(self, worker: Worker, tasks: Sequence[Any]) -> None:
-        """Send tasks to a worker that is ready for them."""
-        ...
-
-    def answers(self) -> Iterable[tuple[Worker, Answer]]:
-        """Return what workers answered, after waiting no longer than ``WAIT_SECONDS`` for the first."""
-        ...
-
-
 @dataclass(frozen=True)
 class Shard(Generic[Task]):
     """Tasks that are sent to a worker together, and how often that was tried."""
@@ -170,11 +169,6 @@ class Shard(Generic[Task]):
 def shard_size(total: int | None, workers: int) -> int:
     """Return how many tasks to send at a time, so that the workers end at about the same time."""
     return DEFAULT_SHARD if total is None else min(DEFAULT_SHARD, -(-total // (SHARDS_PER_WORKER * workers)))
-
-
-def number_of(tasks: Iterable[Any]) -> int | None:
-    """Return the number of tasks, or None if it is not known before they are taken."""
-    return len(tasks) if isinstance(tasks, Sized) else None
 
 
 class PooledEngine(ABC, Generic[Worker]):
@@ -226,7 +220,7 @@ class PooledEngine(ABC, Generic[Worker]):
         self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
     ) -> Iterator[tuple[list[Task], list[Item]]]:
         """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
-        total, done = number_of(tasks), 0
+        total, done = len(tasks) if isinstance(tasks, Sized) else None, 0
         if total == 0:
             return
         with self, ExitStack() as stack:
