@@ -8,8 +8,7 @@ import torch
 
 from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segment_table import SegmentTable
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, unexplored
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, SegmentTable, unexplored
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.truncation_set import union
 from truncated import bounds_on_log_p, normal

@@ -54,9 +54,8 @@ from attentest.search import (
     SpectralSearch,
     as_search,
 )
-from attentest.search.breakpoints import Breakpoints
+from attentest.search.breakpoints import Breakpoints, followed_along_lines
 from attentest.search.certification import ExchangeableDraws
-from attentest.search.piecewise import followed_along_lines
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.draws import (
     Draw,

@@ -18,6 +18,8 @@ from torch.autograd import forward_ad
 from torch.nn.functional import pad
 from torch.overrides import TorchFunctionMode
 
+from attentest.errors import ModelError
+
 Kind: TypeAlias = Literal["linear in pieces", "smooth in pieces", "smooth", "neither"]
 """What a function is along lines: linear between breakpoints, smooth between breakpoints that are known, without any,
 or with kinks whose places are not known."""
@@ -25,6 +27,7 @@ or with kinks whose places are not known."""
 NEGLIGIBLE = 64 * torch.finfo(torch.float64).eps
 """A unit whose value and slope are both smaller than this, relative to the greatest of its layer, is rounding."""
 
+LINES = 3  # lines that are followed to see what a function is
 CURVED = "_attentest_curved"  # attribute of tensors that are not linear in z within a piece
 
 
@@ -361,3 +364,35 @@ def followed(count: int, device: torch.device) -> Iterator[Breakpoints]:
     """Follow what is computed of tensors that have tangents, m points at a time."""
     with forward_ad.dual_level(), Breakpoints(count, device) as breakpoints:
         yield breakpoints
+
+
+def followed_along_lines(
+    scores: Callable[[Tensor], Tensor], image_shape: tuple[int, ...], device: torch.device, batch_size: int
+) -> Breakpoints:
+    """Return what a function of images (m, C, *axes) is found to be along a few lines.
+
+    They are followed together, as far as a batch goes, and one by one: a function that mixes images, or that has no
+    derivative in forward mode, is neither smooth nor linear in pieces.
+    """
+    lines = min(LINES, batch_size)  # more would not pass through the network together
+    chance = torch.Generator("cpu").manual_seed(0)
+    origin, direction = torch.randn(2, lines, *image_shape, dtype=torch.float64, generator=chance).to(device)
+
+    def followed_along(rows: slice) -> Breakpoints:
+        z = torch.zeros(len(origin[rows]), dtype=torch.float64, device=device)
+        with followed(len(z), device) as breakpoints:
+            moving = forward_ad.make_dual(z, torch.ones_like(z)).reshape(-1, *[1] * len(image_shape))
+            try:
+                scores(origin[rows] + direction[rows] * moving)
+            except (RuntimeError, NotImplementedError, ModelError) as error:
+                breakpoints.unknown.add(f"what has no derivative in forward mode ({error})")
+        return breakpoints
+
+    together = followed_along(slice(None))
+    if together.unknown:
+        return together
+    alone = [followed_along(slice(row, row + 1)) for row in range(lines)]
+    ends = torch.cat([torch.cat([one.before, one.after]) for one in alone])
+    if not torch.allclose(torch.stack([together.before, together.after], dim=1).flatten(), ends, rtol=1e-6):
+        together.unknown.add("what mixes images")
+    return together

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.search.spectral.segment_table import SegmentTable
-from attentest.search.spectral.segments import INSIDE, AxisParts
+from attentest.search.spectral.segments import INSIDE, AxisParts, SegmentTable
 from attentest.statistics.columns import Columns, Floats, Integers, Mask, order_by_owner, repeated
 
 WORDS = tuple(np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

@@ -9,14 +9,11 @@ towards t. So an end moves outwards as pieces are explored, and does not wait un
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from attentest.checks import real_number, whole_number
-from attentest.errors import InputError
 from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
-from attentest.search.spectral.segment_table import PVALUES, LogBounds, SegmentTable
+from attentest.search.spectral.segments import PVALUES, LogBounds, SegmentTable
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.conditional_mean import mean_roots
@@ -41,19 +38,6 @@ MOST_WHILE_ACTIVE = 0.95  # most of the work that an image which is not done cou
 
 DECISION_SHARE = 0.25
 """In decision mode, the target width of the error bar as a fraction of the distance between p and alpha."""
-
-
-def check_where_to_stop(search: Any) -> None:
-    """Check the tolerances and the greatest number of evaluations of a search, a frozen dataclass that has them."""
-    for name in ("tol", "rtol"):
-        value = real_number(getattr(search, name), name)
-        if not 0 <= value < 1:
-            raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
-        object.__setattr__(search, name, value)
-    if search.tol == search.rtol == 0:
-        raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
-    budget = whole_number(search.max_evaluations, "max_evaluations", 64, 10**15)
-    object.__setattr__(search, "max_evaluations", budget)
 
 
 class Goals:

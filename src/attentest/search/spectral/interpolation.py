@@ -12,15 +12,17 @@ from attentest.search.spectral.audit import AuditPoints, uniform
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE, SLOWEST
 from attentest.search.spectral.evaluations import Evaluations
-from attentest.search.spectral.fresh_pieces import (
+from attentest.search.spectral.pieces import (
     LEBESGUE,
     Fresh,
     NodeScores,
+    Pieces,
+    corrected_pieces,
+    correction_points,
     fresh_pieces,
     measured_jitter,
     rough_noise,
 )
-from attentest.search.spectral.pieces import Pieces, corrected_pieces, correction_points
 from attentest.search.spectral.plan import Plan
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, AxisParts, Segments
 from attentest.statistics.columns import Floats, Integers, Mask, run_ends

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segment_table import SegmentTable, Zones
-from attentest.search.spectral.segments import UNEXPLORED, AxisParts, Segments, unexplored
+from attentest.search.spectral.segments import UNEXPLORED, AxisParts, Segments, SegmentTable, Zones, unexplored
 from attentest.statistics.columns import Floats, Integers, Mask, repeated, run_ends
 from attentest.statistics.law import Law
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE
-from attentest.search.spectral.fresh_pieces import Fresh
 from attentest.search.spectral.goals import Goals
-from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Pieces, correction_gain
-from attentest.search.spectral.segment_table import PVALUES, LogBounds, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, AxisParts, Segments
+from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Fresh, Pieces, correction_gain
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, PVALUES, AxisParts, LogBounds, Segments, Zones
 from attentest.statistics.columns import Floats, Integers, Mask, order_by_owner, run_ends
 from attentest.statistics.interval_mass import log_sums
 from attentest.statistics.law import Law

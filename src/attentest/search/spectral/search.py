@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 
-from attentest.checks import positive_number
+from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError
 from attentest.search.problem import (
     CONVERGED,
@@ -24,15 +25,22 @@ from attentest.search.problem import (
     SearchProblem,
 )
 from attentest.search.spectral.audit import AuditPoints, drawn
-from attentest.search.spectral.fresh_pieces import NODES_PER_BUMP
-from attentest.search.spectral.goals import Goals, check_where_to_stop
+from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice, TrustedWidth
-from attentest.search.spectral.pieces import Pieces
+from attentest.search.spectral.pieces import NODES_PER_BUMP, Pieces
 from attentest.search.spectral.plan import DEGREE, Chooser, Plan, plan_for
-from attentest.search.spectral.segment_table import PVALUES, LogBounds, SegmentTable, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, AxisParts, unexplored
-from attentest.statistics.columns import Floats, Mask
+from attentest.search.spectral.segments import (
+    INSIDE,
+    NO_PIECE,
+    PVALUES,
+    AxisParts,
+    LogBounds,
+    SegmentTable,
+    Zones,
+    unexplored,
+)
+from attentest.statistics.columns import Floats, Integers, Mask
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions, union
 
 SET_ASIDE = 0.25
@@ -58,7 +66,97 @@ Precision = Literal["auto", "float64", "mixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpectralSearch:
+class RefiningSearch:
+    """What searches share that refine what is open on the axis until the error bar of p is narrow enough."""
+
+    name: ClassVar[str]
+
+    tol: float = 1e-6
+    rtol: float = 0.0
+    max_evaluations: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("tol", "rtol"):
+            value = real_number(getattr(self, name), name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
+            object.__setattr__(self, name, value)
+        if self.tol == self.rtol == 0:
+            raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
+        budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
+        object.__setattr__(self, "max_evaluations", budget)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return name and parameters."""
+        return {"name": self.name, **asdict(self)}
+
+
+class Refinement(ABC):
+    """A search of k images under way; ``width`` (k,) is that of the parts into which their axes are cut at first."""
+
+    def __init__(self, problem: SearchProblem, search: RefiningSearch, width: Floats) -> None:
+        self._problem = problem
+        self._goals = Goals(problem, search.tol, search.rtol)
+        self._lattice = Lattice(problem.law, width)
+        self._table = SegmentTable(problem.law, problem.alternative)
+        self._table.add(self._lattice.segments())
+        self._audited, self._contradictions = np.zeros((2, len(problem.law)), dtype=np.int64)
+
+    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
+        """Go on until every image is done and no audit contradicts what was concluded."""
+        reported = 0.0
+        while True:
+            self._goals.update(self._table)
+            bounds = self._table.log_bounds()
+            while (for_ends := self._goals.finish(self._table, bounds)).any():
+                self._ask_for_ends(for_ends)
+                bounds = self._table.log_bounds()
+            if report is not None:
+                reported = max(reported, self._goals.fraction_done(bounds))
+                report(reported)
+            if self._done(bounds):
+                return self._outcomes()
+
+    @abstractmethod
+    def evaluations(self) -> Integers:
+        """Return the number of model evaluations (k,) so far."""
+
+    @abstractmethod
+    def _done(self, bounds: LogBounds) -> bool:
+        """Refine what is open, or audit what was concluded; return whether nothing is left to do."""
+
+    def _ask_for_ends(self, images: Mask) -> None:
+        self._goals.ask_for_ends(self._table, images)
+
+    def _outcomes(self) -> list[SearchOutcome]:
+        z_obs = self._problem.z_obs
+        sets = [_with_points(unions, z_obs) for unions in self._table.unions(np.ones(len(z_obs), dtype=np.bool_))]
+        counts = (values.tolist() for values in (self.evaluations(), self._audited, self._contradictions))
+        audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
+        return [
+            SearchOutcome(
+                truncation_set=TruncationSet(intervals=intervals, certain=certain, possible=possible),
+                evaluations=evaluations,
+                status=status or CONVERGED,
+                audit=audit(points=points, contradictions=contradictions),
+            )
+            for intervals, certain, possible, evaluations, points, contradictions, status in zip(
+                *sets, *counts, self._goals.status, strict=True
+            )
+        ]
+
+
+def _with_points(unions: Unions, z: Floats) -> list[Intervals]:
+    """Return sets that contain points z (k,), which belong to them by definition however little was resolved."""
+    sets = unions.arrays()
+    for row in np.flatnonzero(~unions.contain(z)).tolist():
+        around = np.array([[np.nextafter(z[row], -np.inf), np.nextafter(z[row], np.inf)]])
+        sets[row] = union(sets[row], around)
+    return sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralSearch(RefiningSearch):
     """Piecewise Chebyshev interpolation of the scores, refined until the error bar of p is narrow enough.
 
     The error bar covers what the interpolation error leaves undecided, what was not explored, and the tails. The
@@ -85,24 +183,19 @@ class SpectralSearch:
         depends on them. "auto" is mixed where that is faster. A model without rough scores is evaluated in float64.
     """
 
-    tol: float = 1e-6
-    rtol: float = 0.0
-    max_evaluations: int = 10_000
+    name: ClassVar[str] = "spectral"
+
     width: float = 2.5
     strict: bool = False
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        check_where_to_stop(self)
+        super().__post_init__()
         object.__setattr__(self, "width", positive_number(self.width, "width"))
         if not isinstance(self.strict, bool):
             raise InputError(f"strict must be True or False, got {self.strict!r}.")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision must be 'auto', 'float64' or 'mixed', got {self.precision!r}.")
-
-    def describe(self) -> Mapping[str, Any]:
-        """Return name and parameters."""
-        return {"name": "spectral", **{field.name: getattr(self, field.name) for field in fields(self)}}
 
     def images_together(self, batch_size: int) -> int:
         """Return how many images to search together: each needs some thirty points at first and few in the end."""
@@ -114,55 +207,46 @@ class SpectralSearch:
         return Run(problem, self).outcomes(report)
 
 
-class Run:
+class Run(Refinement):
     """A spectral search of k images under way."""
 
     def __init__(self, problem: SearchProblem, search: SpectralSearch) -> None:
-        self._problem = problem
-        self._search = search
         first_width = problem.law.spread * (search.width / (STRICTER if search.strict else 1))
+        super().__init__(problem, search, first_width)
+        self._search = search
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
         self._interpolation = Interpolation(problem, mixed, first_width / NODES_PER_BUMP)
         self._pieces = self._interpolation.no_pieces
-        self._goals = Goals(problem, search.tol, search.rtol)
         self._chooser = Chooser(problem.law)
-        self._lattice = Lattice(problem.law, first_width)
-        self._table = SegmentTable(problem.law, problem.alternative)
-        self._table.add(self._lattice.segments())
         self._trusted = TrustedWidth(self._lattice.reach)
         count = len(problem.law)
         self._unaudited, self._came_back = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         self._audit_share = AUDITED_STRICTLY if search.strict else AUDITED
-        self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        self._looks = np.zeros(count, dtype=np.int64)
 
-    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
-        """Refine until every image is done and no audit contradicts what was concluded."""
-        reported = 0.0
-        while True:
-            self._goals.update(self._table)
-            bounds = self._table.log_bounds()
-            while (for_ends := self._goals.finish(self._table, bounds)).any():
-                # Scores that are sharp somewhere may be so farther out as well.
-                in_wider_pieces = for_ends & np.isinf(self._trusted.widest) & (not self._search.strict)
-                self._lattice.join_tails(self._table, in_wider_pieces)
-                self._goals.ask_for_ends(self._table, for_ends)
-                bounds = self._table.log_bounds()
-            if report is not None:
-                reported = max(reported, self._goals.fraction_done(bounds))
-                report(reported)
-            active = np.count_nonzero(self._goals.active)
-            waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
-            if active == 0 or waiting >= AUDITED_PER_ACTIVE * active:
-                self._table.bring_back()
-                if self._contradicted() or self._goals.active.any() or self._widened():
-                    continue
-                return self._outcomes()
-            done = ~self._goals.active
-            if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
-                self._table.set_aside(done)
-            plan = self._ask(bounds)
-            if plan.replaced.any():
-                self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
+    def evaluations(self) -> Integers:
+        """Return the number of model evaluations (k,) so far."""
+        return self._interpolation.evaluations
+
+    def _ask_for_ends(self, images: Mask) -> None:
+        # Scores that are sharp somewhere may be so farther out as well.
+        in_wider_pieces = images & np.isinf(self._trusted.widest) & (not self._search.strict)
+        self._lattice.join_tails(self._table, in_wider_pieces)
+        super()._ask_for_ends(images)
+
+    def _done(self, bounds: LogBounds) -> bool:
+        active = np.count_nonzero(self._goals.active)
+        waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
+        if active == 0 or waiting >= AUDITED_PER_ACTIVE * active:
+            self._table.bring_back()
+            return not (self._contradicted() or self._goals.active.any() or self._widened())
+        done = ~self._goals.active
+        if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
+            self._table.set_aside(done)
+        plan = self._ask(bounds)
+        if plan.replaced.any():
+            self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
+        return False
 
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
@@ -249,7 +333,7 @@ class Run:
         done = ~self._goals.active
         images = self._unaudited & self._goals.sure & done
         self._unaudited &= ~done
-        count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
+        count = np.where(images, np.ceil(self._audit_share * self.evaluations()), 0).astype(np.int64)
         laws = 1 + PVALUES if self._goals.with_ends else 1
 
         def points(number: int, pvalue: int) -> AuditPoints:
@@ -289,7 +373,7 @@ class Run:
     def _evaluations_left(self) -> Floats:
         """Number of evaluations (k,) that are left, if an audit follows."""
         budget = self._search.max_evaluations / (1 + self._audit_share)
-        return np.asarray(budget - self._interpolation.evaluations, dtype=float)
+        return np.asarray(budget - self.evaluations(), dtype=float)
 
     def _explore_again(self, parts: AxisParts) -> None:
         """Forget all that was concluded about parts of the axes."""
@@ -320,33 +404,3 @@ class Run:
         used[segments.piece[live]] = True
         self._table.renumber_pieces(np.where(used, np.cumsum(used) - 1, NO_PIECE))
         self._pieces = self._pieces.take(used[:-1])
-
-    def _outcomes(self) -> list[SearchOutcome]:
-        sets = sets_with_points(self._table, self._problem.z_obs)
-        counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
-        audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
-        return [
-            SearchOutcome(
-                truncation_set=TruncationSet(intervals=intervals, certain=certain, possible=possible),
-                evaluations=evaluations,
-                status=status or CONVERGED,
-                audit=audit(points=points, contradictions=contradictions),
-            )
-            for intervals, certain, possible, evaluations, points, contradictions, status in zip(
-                *sets, *counts, self._goals.status, strict=True
-            )
-        ]
-
-
-def sets_with_points(table: SegmentTable, z: Floats) -> list[list[Intervals]]:
-    """Return best estimates of sets, what is certain of them and what is possible; all contain points z (k,)."""
-    return [_with_points(unions, z) for unions in table.unions(np.ones(len(z), dtype=np.bool_))]
-
-
-def _with_points(unions: Unions, z: Floats) -> list[Intervals]:
-    """Return sets that contain points z (k,), which belong to them by definition however little was resolved."""
-    sets = unions.arrays()
-    for row in np.flatnonzero(~unions.contain(z)).tolist():
-        around = np.array([[np.nextafter(z[row], -np.inf), np.nextafter(z[row], np.inf)]])
-        sets[row] = union(sets[row], around)
-    return sets

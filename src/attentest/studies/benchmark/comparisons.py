@@ -21,9 +21,8 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch
 from attentest.search.spectral.cells import inside_and_undecided
-from attentest.search.spectral.fresh_pieces import fresh_pieces
-from attentest.search.spectral.pieces import Pieces, corrected_pieces
-from attentest.search.spectral.segment_table import SegmentTable
+from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pieces
+from attentest.search.spectral.segments import SegmentTable
 from attentest.simulation.images import signal_images
 from attentest.studies.benchmark.measurement import (
     Costs,
