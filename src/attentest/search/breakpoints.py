@@ -80,35 +80,19 @@ Line: TypeAlias = tuple[Tensor, Tensor]
 class Breakpoints(TorchFunctionMode):
     """Follows what is computed of m points on lines, each with a tangent, and collects their nearest breakpoints.
 
-    Parameters
-    ----------
-    count
-        Number of points m; the first axis of every tensor runs over them.
-    device
-        Where they are.
-
-    Attributes
-    ----------
-    before, after : (m,)
-        Distances along z to the breakpoints before and after each point, -inf and inf if there is none.
-    curved
-        Whether a function was called that is not linear between breakpoints.
-    unknown
-        Names of functions whose breakpoints are not known: kinks of something curved, and those that are not followed.
-    kinks
-        Number of functions with kinks that were called.
-    torn
-        Whether a gradient of something with kinks was taken: it jumps there.
+    The first axis of every tensor runs over the points.
     """
 
     def __init__(self, count: int, device: torch.device) -> None:
         super().__init__()
         self.before = torch.full((count,), -math.inf, dtype=torch.float64, device=device)
         self.after = torch.full((count,), math.inf, dtype=torch.float64, device=device)
-        self.curved = False
+        """(m,). Distances along z to the breakpoints before and after each point, -inf and inf if there is none."""
+        self.curved = False  # whether a function was called that is not linear between breakpoints
         self.unknown: set[str] = set()
-        self.kinks = 0
-        self.torn = False
+        """Names of functions whose breakpoints are not known: kinks of something curved, and those not followed."""
+        self.kinks = 0  # number of functions with kinks that were called
+        self.torn = False  # whether a gradient of something with kinks was taken: it jumps there
 
     @property
     def kind(self) -> Kind:

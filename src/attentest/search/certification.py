@@ -47,25 +47,9 @@ BATCHES_TOGETHER = 8
 def slice_step(
     problem: SearchProblem, image: Indices, state: Floats, rngs: Sequence[np.random.Generator]
 ) -> tuple[Floats, Integers]:
-    """Move m chains by one step.
+    """Return the next states (m,) of m chains, and the number of model evaluations (m,) of each.
 
-    Parameters
-    ----------
-    problem
-        The truncation sets, and the law of the states.
-    image : (m,)
-        Index of the image of each chain; each image has as many, one after the other.
-    state : (m,)
-        Present states.
-    rngs
-        The random generators of the images.
-
-    Returns
-    -------
-    next_state : (m,)
-        The next states.
-    evaluations : (m,)
-        Number of model evaluations of each chain.
+    Each image, which has a random generator, has as many chains, one after the other.
     """
     chains = len(image) // len(rngs)
     # Which end of the interval place 0 is, how far the log of the level is below that of the density, and the places.

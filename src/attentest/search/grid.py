@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from attentest.checks import changed_parameters, positive_number, whole_number
 from attentest.errors import InputError, SearchError
 from attentest.search.problem import CONVERGED, Indices, Points, Report, SearchOutcome, SearchProblem
 from attentest.statistics.columns import Columns, Integers, Mask
-from attentest.statistics.truncation_set import EMPTY, Intervals, TruncationSet, union
+from attentest.statistics.truncation_set import Intervals, TruncationSet, union
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -168,12 +169,7 @@ class Brackets(Columns):
 def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tuple[Brackets, Indices]:
     """Halve brackets until each is at most ``tolerance`` wide, or as narrow as float64 allows.
 
-    Returns
-    -------
-    brackets
-        The narrowed brackets, in the same order.
-    evaluated : (e,)
-        Index of the image of each evaluation.
+    Return them in the same order, and the index of the image of each evaluation (e,).
     """
     lower, upper = brackets.lower.copy(), brackets.upper.copy()
     evaluated = [brackets.image[:0]]
@@ -242,16 +238,15 @@ class GridSearch:
         z_obs = problem.z_obs
         limit = self.extent * problem.law.spread + np.abs(z_obs)
         self._check_budget(problem, 2 * limit / self.step.widest)
-        grid = _Grid(problem=problem, step=self.step, limit=limit)
         changes: list[Brackets] = []
         evaluations = np.zeros(len(limit), dtype=np.int64)
         active, following, last = np.arange(len(limit)), -limit, -limit
         starts_inside = last_inside = np.empty(0, dtype=np.bool_)
         while len(active):
-            points, inside, fresh, following[active] = grid.evaluate(active, following[active])
+            points, inside, fresh, following[active] = self._evaluate(problem, limit, active, following[active])
             inside[points == z_obs[active][:, None]] = True
             if len(last_inside) == 0:
-                starts_inside, last_inside = inside[:, 0].copy(), inside[:, 0].copy()
+                starts_inside, last_inside = inside[:, 0], inside[:, 0].copy()
             before = np.column_stack([last_inside[active], inside[:, :-1]])
             came_from = np.column_stack([last[active], points[:, :-1]])
             row, column = np.nonzero(before != inside)
@@ -279,85 +274,61 @@ class GridSearch:
                 f"max_evaluations = {self.max_evaluations}: is the noise in the units of the pixels?"
             )
 
-
-def adaptive() -> GridSearch:
-    """Return the paper's Procedure 1: steps that follow the derivative of the margins."""
-    return GridSearch(step=Adaptive())
-
-
-def fixed() -> GridSearch:
-    """Return the paper's reference: steps of 1e-3."""
-    return GridSearch(step=Fixed())
-
-
-def combination() -> GridSearch:
-    """Return the paper's combination of fine steps near the observed statistic and coarse ones elsewhere."""
-    return GridSearch(step=Combination())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Grid:
-    """The grid points of k images from -S to S."""
-
-    problem: SearchProblem
-    step: StepRule
-    limit: Points
-
-    def evaluate(self, image: Indices, z: Points) -> tuple[Points, Mask, Integers, Points]:
+    def _evaluate(
+        self, problem: SearchProblem, limit: Points, image: Indices, z: Points
+    ) -> tuple[Points, Mask, Integers, Points]:
         """Evaluate the next grid points of images (m,), the first of which are z (m,).
 
-        Returns
-        -------
-        points : (m, w)
-            Grid points: one, or many where the step depends on z alone; a row that reaches the limit repeats it.
-        inside : (m, w) bool
-            Whether each of them lies in Z.
-        evaluations : (m,)
-            How many of them were evaluated.
-        following : (m,)
-            The grid points after the last ones.
+        Return the points (m, w), one, or many where the step depends on z alone, in rows that repeat the limit once
+        they reach it; whether each lies in Z; how many were evaluated (m,); and the grid points after the last (m,).
         """
         if not self.step.looks_ahead:
-            inside, following = self._with_margins(image, z)
+            inside, following = self._with_margins(problem, limit, image, z)
             return z[:, None], inside[:, None], np.ones(len(image), dtype=np.int64), following
+        z_obs, limits = problem.z_obs[image], limit[image]
         columns = [z]
-        for _ in range(self.problem.batch_size // len(image) - 1):
-            if (columns[-1] >= self.limit[image]).all():
+        for _ in range(problem.batch_size // len(image) - 1):
+            if (columns[-1] >= limits).all():
                 break
-            columns.append(self._after(image, columns[-1]))
+            columns.append(self._after(columns[-1], z_obs, limits))
         points = np.column_stack(columns)
         fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
         images = np.broadcast_to(image[:, None], points.shape)
         inside = np.zeros(points.shape, dtype=np.bool_)
-        inside[fresh] = self.problem.inside_at(images[fresh], points[fresh])
+        inside[fresh] = problem.inside_at(images[fresh], points[fresh])
         # Repetitions of the limit were not evaluated: they take its value.
         evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
         inside = np.take_along_axis(inside, evaluated, axis=1)
-        return points, inside, fresh.sum(axis=1), self._after(image, points[:, -1])
+        return points, inside, fresh.sum(axis=1), self._after(points[:, -1], z_obs, limits)
 
-    def _with_margins(self, image: Indices, z: Points) -> tuple[Mask, Points]:
+    def _with_margins(self, problem: SearchProblem, limit: Points, image: Indices, z: Points) -> tuple[Mask, Points]:
         """Return whether grid points (m,) lie in Z, and those that follow by the margins, with slopes where needed."""
         inside, following = np.empty(len(image), dtype=np.bool_), np.empty(len(image))
-        sloped = self.step.needs_slopes(z, self.problem.z_obs[image])
+        z_obs, limits = problem.z_obs[image], limit[image]
+        sloped = self.step.needs_slopes(z, z_obs)
         for rows, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
-            if len(rows) == 0:
-                continue
-            at, slopes = (image[rows], z[rows]), None
-            if with_slopes:
-                margins, slopes = self.problem.margins_and_slopes_at(*at)
-            else:
-                margins = self.problem.margins_at(*at)
-            inside[rows] = (margins.amax(dim=1) < 0).cpu().numpy()
-            following[rows] = self._after(*at, margins, slopes)
+            if len(rows):
+                at, slopes = (image[rows], z[rows]), None
+                if with_slopes:
+                    margins, slopes = problem.margins_and_slopes_at(*at)
+                else:
+                    margins = problem.margins_at(*at)
+                inside[rows] = (margins.amax(dim=1) < 0).cpu().numpy()
+                following[rows] = self._after(z[rows], z_obs[rows], limits[rows], margins, slopes)
         return inside, following
 
-    def _after(self, image: Indices, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
+    def _after(
+        self, z: Points, z_obs: Points, limit: Points, margins: Tensor | None = None, slopes: Tensor | None = None
+    ) -> Points:
         """Return the grid points that follow z (m,), stopping at the observed statistic and at the limit."""
-        z_obs = self.problem.z_obs[image]
         width = self.step.width(z, z_obs, margins, slopes)
         following = np.maximum(z + width, np.nextafter(z, np.inf))
         following = np.where((z < z_obs) & (z_obs < following), z_obs, following)
-        return np.minimum(following, self.limit[image])
+        return np.minimum(following, limit)
+
+
+adaptive, fixed, combination = (partial(GridSearch, step=rule()) for rule in (Adaptive, Fixed, Combination))
+"""The searches of the registry, with the steps of the paper."""
 
 
 def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, evaluations: int) -> SearchOutcome:
@@ -375,9 +346,5 @@ def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, 
 
 def _between(boundaries: Points, starts_inside: bool, limit: float) -> Intervals:
     """Return the intervals between boundaries at which the set is left and entered in turn."""
-    edges = boundaries
-    if starts_inside:
-        edges = np.r_[-limit, edges]
-    if len(edges) % 2:
-        edges = np.r_[edges, limit]
-    return union(edges.reshape(-1, 2)) if len(edges) else EMPTY
+    edges = np.r_[-limit, boundaries] if starts_inside else boundaries
+    return union((np.r_[edges, limit] if len(edges) % 2 else edges).reshape(-1, 2))

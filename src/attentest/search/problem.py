@@ -129,7 +129,7 @@ class SearchProblem:
         Rough scores may be NaN or infinite.
         """
         function = self.rough_scores if rough and self.rough_scores is not None else self.scores
-        parts = [slice(start, start + self.batch_size) for start in range(0, len(z), self.batch_size)]
+        parts = _parts(len(z), self.batch_size)
         scores = torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
         return scores if rough else self._checked(scores, image, z)
 
@@ -145,8 +145,7 @@ class SearchProblem:
     def inside_at(self, image: Indices, z: Points) -> Mask:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
         inside = np.empty(len(z), dtype=np.bool_)
-        for start in range(0, len(z), self.batch_size):
-            part = slice(start, start + self.batch_size)
+        for part in _parts(len(z), self.batch_size):
             inside[part] = self.inside(image[part], self.scores_at(image[part], z[part]))
         return inside
 
@@ -154,15 +153,9 @@ class SearchProblem:
     def inside(self, image: Indices, scores: Tensor) -> Mask:
         """Return whether points with scores (m, *grid) lie in the sets of images (m,)."""
         inside = np.empty(len(image), dtype=np.bool_)
-        for start in range(0, len(image), self._margins_together):
-            part = slice(start, start + self._margins_together)
+        for part in _parts(len(image), max(1, self.memory // (8 * ARRAYS_OF_MARGINS * self.count))):
             inside[part] = self.margins.inside(on_device(image[part], self.device), scores[part]).cpu().numpy()
         return inside
-
-    @property
-    def _margins_together(self) -> int:
-        """Number of points whose margins fit into the memory."""
-        return max(1, self.memory // (8 * ARRAYS_OF_MARGINS * self.count))
 
     @torch.no_grad()
     def margins_and_slopes_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:
@@ -176,8 +169,7 @@ class SearchProblem:
         The last of what is returned says whether the scores are curved between the ends; if not, they are linear.
         """
         columns, curved = [], False
-        for start in range(0, len(z), self.batch_size):
-            part = slice(start, start + self.batch_size)
+        for part in _parts(len(z), self.batch_size):
             with followed(len(z[part]), self.device) as breakpoints:
                 images, points = self._tensors(image[part], z[part])
                 values = unpack_dual(self.scores(images, make_dual(points, torch.ones_like(points))))
@@ -252,6 +244,11 @@ class SearchProblem:
                 "the test needs the model on images other than the observed one, and there it returns no number."
             )
         return values
+
+
+def _parts(count: int, together: int) -> list[slice]:
+    """Return the parts of so many points, of as many as are computed together."""
+    return [slice(start, start + together) for start in range(0, count, together)]
 
 
 def on_device(values: NDArray[Any], device: torch.device) -> Tensor:

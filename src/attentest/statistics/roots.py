@@ -38,19 +38,10 @@ def increasing_roots(
     halved. Slopes that are not known are those of the line through the last two points. SciPy's elementwise root
     finders are more general and take longer than the functions here.
 
-    Parameters
-    ----------
-    function
-        The functions. Slopes that are off cost steps, not accuracy. A function without a value at some point has no
-        root: not a number is returned.
-    start : (count,)
-        Where roots are expected.
-    close
-        A point with a value no greater than this is a root.
-    between : (count,), (count,)
-        Points between which the roots are known to lie, if they are. Functions are not asked for their values there.
-    last_step : (count,)
-        After a step no longer than this a root is taken to be found.
+    Roots are expected at ``start`` (count,), and may be known to lie ``between`` points (count,), where functions are
+    not asked for their values. A point with a value no greater than ``close`` is a root, and after a step no longer
+    than ``last_step`` (count,) it is taken to be found. Slopes that are off cost steps, not accuracy. A function
+    without a value at some point has no root: not a number is returned.
     """
     count = len(start)
     roots = start.copy()

@@ -44,20 +44,9 @@ class AuditPoints(Columns):
 
 
 def drawn(table: SegmentTable, pvalue: int, count: Integers, seeds: NDArray[np.uint64], look: Integers) -> AuditPoints:
-    """Draw audit points from what a table says.
+    """Draw so many audit points (k,) of each image from what a table says, by the masses of one of its p-values.
 
-    Parameters
-    ----------
-    table
-        What is known.
-    pvalue
-        Which of the p-values that it bounds gives the masses.
-    count : (k,)
-        Number of points for each image.
-    seeds : (k,)
-        Seeds of the images.
-    look : (k,)
-        How often each image was audited before: other points are drawn each time.
+    ``look`` (k,) says how often each image was audited before: other points are drawn each time.
     """
     cells, inside = _concluded(table, count > 0)
     masses = table.log_masses(pvalue, cells)
@@ -100,14 +89,9 @@ def _concluded(table: SegmentTable, wanted: Mask) -> tuple[AxisParts, Mask]:
 
 
 def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats) -> tuple[Integers, Floats]:
-    """Return the cell at each share of an image's mass, and the share of the cell's own mass that lies before it.
+    """Return the cell at each share (m,) of an image's mass (m,), and the share of the cell's own mass before it.
 
-    Parameters
-    ----------
-    image, log_mass : (c,)
-        Cells, sorted by image.
-    which, share : (m,)
-        Images, and shares of their masses in (0, 1).
+    The cells (c,), given by their images and log masses, are sorted by image.
     """
     heaviest = np.full(int(image.max(initial=-1)) + 1, -np.inf)
     np.maximum.at(heaviest, image, log_mass)

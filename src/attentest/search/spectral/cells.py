@@ -80,16 +80,7 @@ def inside_and_undecided(
 ) -> Parts:
     """Return the parts of pieces that are certainly inside, and those that are undecided.
 
-    Parameters
-    ----------
-    margins
-        Maps scores to region membership.
-    interpolants
-        The pieces.
-    points_together
-        Number of points that are processed at a time, to bound memory.
-    cells
-        Number of cells that an interpolant is first cut into.
+    So many points are processed at a time, to bound memory, and each interpolant is first cut into so many cells.
     """
     step = max(1, points_together // (cells + 1))
     tables = [np.empty((6, 0))]
@@ -186,15 +177,10 @@ def _divide(
     """Divide cells (m,) into parts that are inside, outside and undecided.
 
     ``curvature`` (p,) bounds the second derivative of the scores of each piece, and ``total`` (J,) is the sum of the
-    absolute weights of each combination: how much greater its error can be than that of the scores.
-
-    Returns
-    -------
-    piece : (m,), ends : (4, 3, m), final : (3, m)
-        The pieces; the ends of what is inside, undecided before it and undecided after it, and of the best estimates in
-        them; and which of these are there and are not to be divided again.
-    piece : (n,), ends : (n, 2)
-        What is to be divided again, as cells.
+    absolute weights of each combination: how much greater its error can be than that of the scores. Return the pieces
+    (m,); the ends (4, 3, m) of what is inside, undecided before it and undecided after it, and of the best estimates in
+    them; which of these (3, m) are there and are not to be divided again; and pieces (n,) and ends (n, 2) of those that
+    are, as cells.
     """
     left, right = cells.ends.unbind(dim=1)
     width = right - left

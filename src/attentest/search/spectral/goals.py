@@ -43,12 +43,7 @@ DECISION_SHARE = 0.25
 class Goals:
     """The current goal of each of k images, the tolerance of each goal, and the status of each p-value.
 
-    Parameters
-    ----------
-    problem
-        What is searched for.
-    tol, rtol
-        Width of the error bar of p, absolute and relative, at which it is narrow enough.
+    An error bar of p of the width ``tol``, or of p times ``rtol``, is narrow enough.
     """
 
     def __init__(self, problem: SearchProblem, tol: float, rtol: float) -> None:

@@ -43,15 +43,7 @@ MOST_PARTS = 20_000
 
 
 class Lattice:
-    """The unexplored pieces of k images.
-
-    Parameters
-    ----------
-    law
-        The law of the k statistics.
-    width : (k,)
-        Width of the pieces at the start.
-    """
+    """The unexplored pieces of k images, which have so great a width (k,) at the start."""
 
     def __init__(self, law: Law, width: Floats) -> None:
         self._z_obs = law.z_obs
@@ -193,10 +185,7 @@ def _merged(pieces: Segments, together: Floats) -> Segments:
 class TrustedWidth:
     """Evidence of narrow features of the scores of k images, and which fresh pieces decided what so far.
 
-    Parameters
-    ----------
-    reach : (k,)
-        The axis of each image ends at this distance from zero.
+    The axis of each image ends at the distance ``reach`` (k,) from zero.
     """
 
     def __init__(self, reach: Floats) -> None:

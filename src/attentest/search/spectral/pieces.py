@@ -202,21 +202,9 @@ class Fresh(AxisParts):
     """(q,) bool. Whether to look for bumps between the nodes, so that no allowance is made for them."""
 
     def points(self, share: Floats) -> tuple[Points, Floats, Points]:
-        """Return where fresh pieces of one degree are evaluated.
+        """Return where fresh pieces of one degree are evaluated, with check points by random numbers (q,) in [0, 1).
 
-        Parameters
-        ----------
-        share : (q,)
-            Random numbers in [0, 1): which check points to take.
-
-        Returns
-        -------
-        nodes : (q, degree + 1)
-            The nodes.
-        check : (q,)
-            The check points, in [-1, 1].
-        at_check : (q, 1)
-            The check points on the z axis.
+        These are the nodes (q, degree + 1), the check points (q,) in [-1, 1], and those on the z axis (q, 1).
         """
         degree, middle, half = int(self.degree[0]), self.middle, self.width / 2
         nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
@@ -348,12 +336,7 @@ def correction_gain(order: Integers, pieces: AxisParts, zones: AxisParts, count:
 def corrected_pieces(parents: Pieces, zones: AxisParts, values: Tensor) -> tuple[Pieces, Mask]:
     """Correct zones of pieces by scores (p, count, *grid) at :func:`correction_points`.
 
-    Returns
-    -------
-    pieces
-        The zones as pieces.
-    underestimated : (p,) bool
-        Whether the error of the parent turned out greater than its estimate.
+    Return the zones as pieces, and whether the error of each parent (p,) turned out greater than its estimate.
     """
     device = values.device
     left, right, count = zones.left, zones.right, values.shape[1]

@@ -42,13 +42,7 @@ _ZONE_BY_ZONE, _PROBED, _DOUBLED, _SPLIT = 0, 1, 2, 3
 
 
 class Chooser:
-    """Chooses the zones to refine: the fewest that leave less than the allowed error in the others.
-
-    Parameters
-    ----------
-    law
-        The law of the k statistics.
-    """
+    """Chooses the zones to refine: the fewest that leave less than the allowed error in the others."""
 
     def __init__(self, law: Law) -> None:
         self._z_obs = law.z_obs
@@ -59,16 +53,8 @@ class Chooser:
     def choose(self, zones: Zones, pieces: Pieces, goals: Goals, *, anything_inside: Mask) -> tuple[Zones, Mask]:
         """Return the zones to refine in a round, and for which active images (k,) nothing can be refined.
 
-        Parameters
-        ----------
-        zones
-            All open zones, with costs in units of the error that may be left.
-        pieces
-            The interpolants.
-        goals
-            What is being resolved.
-        anything_inside : (k,) bool
-            Whether some part of the set of each image is known.
+        All open zones are given, with costs in units of the error that may be left, and whether some part of the set of
+        each image (k,) is known.
         """
         count = len(self._z_obs)
         image = zones.image
@@ -236,27 +222,10 @@ def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:
 def _interpolated_again(
     pieces: Pieces, zones: Zones, piece: Integers, index: Integers
 ) -> tuple[Integers, Floats, Floats, Fresh]:
-    """Return for pieces whether and how they are interpolated again as a whole.
+    """Return how pieces (q,) are interpolated again as a whole, if they are; what is replaced then; and by what.
 
-    Parameters
-    ----------
-    pieces
-        All pieces.
-    zones
-        Zones (z,) to refine.
-    piece : (q,)
-        Indices of the pieces that these belong to, in ascending order.
-    index : (z,)
-        Which of these pieces each zone belongs to.
-
-    Returns
-    -------
-    how : (q,)
-        Whether and how each is interpolated again.
-    start, end : (q,)
-        Ends of the part of each that is replaced then.
-    fresh
-        The fresh pieces.
+    Zones (z,) of them are to be refined; ``index`` (z,) says which of these pieces each belongs to. Their own indices
+    ``piece`` (q,) ascend. What is replaced has ends (q,).
     """
     left, right = pieces.left[piece], pieces.right[piece]
     error, floor = pieces.error[piece], pieces.floor[piece]

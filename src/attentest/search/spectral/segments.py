@@ -149,13 +149,6 @@ class SegmentTable:
 
     The bounds can be those of other p-values, and of two at a time: :meth:`ask` changes the alternative and the mean of
     the statistic.
-
-    Parameters
-    ----------
-    law
-        The law of the k statistics.
-    alternative
-        Which values are at least as extreme as the observed ones.
     """
 
     def __init__(self, law: Law, alternative: Alternative) -> None:
