@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attentest import AttentionTest, bundled_model
 from attentest.pipeline.hypotheses import law_of_counts, parts_of
-from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.selection_laws import BinomialCounts
 
 SIDE, PATCH, ALPHA = 16, 2, 0.05
 TOGETHER = 500

@@ -20,7 +20,6 @@ from attentest.images.image_file import Spacing
 from attentest.search import Audit
 from attentest.search.problem import STATUSES
 from attentest.statistics.alternative import as_alternative
-from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.draws import COLUMNS, combined_bounds
 from attentest.statistics.inference import (
     ConfidenceInterval,
@@ -30,7 +29,7 @@ from attentest.statistics.inference import (
 )
 from attentest.statistics.interval_mass import probability
 from attentest.statistics.pvalue import decision
-from attentest.statistics.selection_laws import law_from_values, law_values
+from attentest.statistics.selection_laws import BinomialCounts, law_from_values, law_values
 from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 T = TypeVar("T")

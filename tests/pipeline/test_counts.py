@@ -19,7 +19,7 @@ from attentest.presentation.footnotes import contradiction_text, selection_notes
 from attentest.presentation.rows import row_of
 from attentest.record import ResultRecord
 from attentest.search import Certification
-from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.selection_laws import BinomialCounts
 from command_line import run_main
 from toys import tiny_vit
 

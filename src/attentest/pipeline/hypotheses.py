@@ -26,7 +26,7 @@ from attentest.noise.model import complete, solved
 from attentest.noise.tested_image import seen_share
 from attentest.pipeline.observation import Observation
 from attentest.search import CONVERGED, SearchOutcome
-from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.selection_laws import BinomialCounts
 from attentest.statistics.truncation_set import TruncationSet
 
 PRODUCTS_TOGETHER = 2**18  # products that are added at a time

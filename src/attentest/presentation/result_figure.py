@@ -18,11 +18,11 @@ from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw
 from attentest.presentation.plane import channels_of
 from attentest.record import ResultRecord, map_title
 from attentest.statistics.alternative import Alternative, ordinary_range
-from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.draws import share_of_each
 from attentest.statistics.inference import ConfidenceInterval
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.roots import increasing_roots
+from attentest.statistics.selection_laws import BinomialCounts
 from attentest.statistics.truncation_set import Intervals
 
 if TYPE_CHECKING:

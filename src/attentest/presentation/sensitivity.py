@@ -19,7 +19,6 @@ from attentest.presentation.tables import data_frame
 from attentest.presentation.words import VERDICTS, bounded_text, interval_name, interval_text, same_verdict_text
 from attentest.record import interval_from_values, interval_values, json_ready
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.inference import Estimates, Inference, naive_confidence_interval
 from attentest.statistics.noise_factor import (
     FACTORS,
@@ -30,6 +29,7 @@ from attentest.statistics.noise_factor import (
     same_verdict,
 )
 from attentest.statistics.pvalue import LogPvalues
+from attentest.statistics.selection_laws import BinomialCounts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -185,10 +186,7 @@ class Breakpoints(TorchFunctionMode):
 def _name(func: Any) -> str:
     """Return the name of a function of torch, the same for a function, a method, and what changes its argument."""
     name = str(getattr(func, "__name__", func))
-    name = {"_max_pool1d": "max_pool1d", "_max_pool2d": "max_pool2d", "_max_pool3d": "max_pool3d"}.get(name, name)
-    if name.startswith("__"):
-        return name
-    return name.strip("_")
+    return name if name.startswith("__") else name.strip("_")
 
 
 def _tensors(values: Any) -> list[Tensor]:
@@ -215,28 +213,15 @@ def _line(value: Any, like: Tensor | None = None) -> Line:
     return parts.primal.detach(), torch.zeros_like(parts.primal) if parts.tangent is None else parts.tangent.detach()
 
 
-def _at(*places: float) -> Callable[..., list[Line]]:
+def _at(places: tuple[float, ...], value: Tensor, *_: Any, **__: Any) -> list[Line]:
     """Return the crossings of an activation with kinks at fixed places."""
-
-    def crossings(value: Tensor, *_: Any, **__: Any) -> list[Line]:
-        distance, slope = _line(value)
-        return [(distance - place, slope) for place in places]
-
-    return crossings
+    distance, slope = _line(value)
+    return [(distance - place, slope) for place in places]
 
 
 def _clamped(value: Tensor, low: Any = None, high: Any = None, **named: Any) -> list[Line]:
     low, high = named.get("min", named.get("min_val", low)), named.get("max", named.get("max_val", high))
-    limits = [limit for limit in (low, high) if limit is not None]
-    return [line for limit in limits for line in _compared(value, limit)]
-
-
-def _hardtanh(value: Tensor, low: float = -1.0, high: float = 1.0, *_: Any, **named: Any) -> list[Line]:
-    return _clamped(value, named.get("min_val", low), named.get("max_val", high))
-
-
-def _threshold(value: Tensor, place: float, *_: Any, **__: Any) -> list[Line]:
-    return _compared(value, place)
+    return [line for limit in (low, high) if limit is not None for line in _compared(value, limit)]
 
 
 def _compared(first: Any, second: Any, *_: Any, **__: Any) -> list[Line]:
@@ -274,43 +259,35 @@ def _overtaken(values: Tensor, slopes: Tensor) -> Line:
     return values.gather(-1, winner) - values, slopes.gather(-1, winner) - slopes
 
 
-def _pooled(axes: int) -> Callable[..., list[Line]]:
-    """Return the crossings within the windows of pooling over some axes, which are given as to torch."""
-
-    def crossings(
-        value: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> list[Line]:
-        kernel, padding, dilation = (_each(number, axes) for number in (kernel_size, padding, dilation))
-        stride = kernel if stride is None or stride == [] else _each(stride, axes)
-        values, slopes = _line(value)
-        for axis in range(axes):
-            place, reach = axis + value.ndim - axes, dilation[axis] * (kernel[axis] - 1) + 1
-            spare = stride[axis] - 1 if ceil_mode else 0
-            border = [0, 0] * (values.ndim - 1 - place) + [padding[axis], padding[axis] + spare]
-            values, slopes = pad(values, border, value=-math.inf), pad(slopes, border)
-            values, slopes = (
-                part.unfold(place, reach, stride[axis])[..., :: dilation[axis]] for part in (values, slopes)
-            )
-        return [_overtaken(values.flatten(-axes), slopes.flatten(-axes))]
-
-    return crossings
+def _pooled(
+    axes: int,
+    value: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> list[Line]:
+    """Return the crossings within the windows of pooling over so many axes, which are given as to torch."""
+    kernel, padding, dilation = (_each(number, axes) for number in (kernel_size, padding, dilation))
+    stride = kernel if stride is None or stride == [] else _each(stride, axes)
+    values, slopes = _line(value)
+    for axis in range(axes):
+        place, reach = axis + value.ndim - axes, dilation[axis] * (kernel[axis] - 1) + 1
+        spare = stride[axis] - 1 if ceil_mode else 0
+        border = [0, 0] * (values.ndim - 1 - place) + [padding[axis], padding[axis] + spare]
+        values, slopes = pad(values, border, value=-math.inf), pad(slopes, border)
+        values, slopes = (part.unfold(place, reach, stride[axis])[..., :: dilation[axis]] for part in (values, slopes))
+    return [_overtaken(values.flatten(-axes), slopes.flatten(-axes))]
 
 
-def _adaptively_pooled(axes: int) -> Callable[..., list[Line] | None]:
-    def crossings(value: Tensor, output_size: Any, *_: Any, **__: Any) -> list[Line] | None:
-        sides = value.shape[-axes:]
-        wanted = [side if count is None else count for side, count in zip(sides, _each(output_size, axes), strict=True)]
-        if any(side % count for side, count in zip(sides, wanted, strict=True)):
-            return None
-        return _pooled(axes)(value, [side // count for side, count in zip(sides, wanted, strict=True)])
-
-    return crossings
+def _adaptively_pooled(axes: int, value: Tensor, output_size: Any, *_: Any, **__: Any) -> list[Line] | None:
+    sides = value.shape[-axes:]
+    wanted = [side if count is None else count for side, count in zip(sides, _each(output_size, axes), strict=True)]
+    if any(side % count for side, count in zip(sides, wanted, strict=True)):
+        return None
+    return _pooled(axes, value, [side // count for side, count in zip(sides, wanted, strict=True)])
 
 
 def _each(number: Any, axes: int) -> list[Any]:
@@ -322,23 +299,21 @@ CURVED_KINKS = _names("elu selu celu hardsigmoid hardswish")
 """Activations that have kinks and are curved between them, or whose slope torch knows to single precision alone."""
 
 KINKS: dict[str, Callable[..., list[Line] | None]] = {
-    **dict.fromkeys(_names("relu leaky_relu prelu rrelu abs absolute sign sgn elu selu celu"), _at(0.0)),
-    "relu6": _at(0.0, 6.0),
-    "hardsigmoid": _at(-3.0, 3.0),
-    "hardswish": _at(-3.0, 3.0),
-    "hardtanh": _hardtanh,
-    "threshold": _threshold,
-    "clamp": _clamped,
-    "clip": _clamped,
-    "clamp_min": lambda value, limit, **_: _compared(value, limit),
-    "clamp_max": lambda value, limit, **_: _compared(value, limit),
-    **dict.fromkeys(_names("maximum minimum fmax fmin gt ge lt le greater less greater_equal less_equal"), _compared),
-    **dict.fromkeys(_names("__gt__ __ge__ __lt__ __le__"), _compared),
+    **dict.fromkeys(_names("relu leaky_relu prelu rrelu abs absolute sign sgn elu selu celu"), partial(_at, (0.0,))),
+    "relu6": partial(_at, (0.0, 6.0)),
+    **dict.fromkeys(_names("hardsigmoid hardswish"), partial(_at, (-3.0, 3.0))),
+    "hardtanh": lambda value, low=-1.0, high=1.0, *_, **named: _clamped(value, low, high, **named),
+    **dict.fromkeys(_names("clamp clip"), _clamped),
+    **dict.fromkeys(
+        _names("""
+            threshold clamp_min clamp_max maximum minimum fmax fmin gt ge lt le greater less greater_equal less_equal
+            __gt__ __ge__ __lt__ __le__"""),
+        _compared,
+    ),
     **dict.fromkeys(_names("max amax"), _greatest),
     **dict.fromkeys(_names("min amin"), _least),
-    **{f"max_pool{axes}d": _pooled(axes) for axes in (1, 2, 3)},
-    **{f"max_pool{axes}d_with_indices": _pooled(axes) for axes in (1, 2, 3)},
-    **{f"adaptive_max_pool{axes}d": _adaptively_pooled(axes) for axes in (1, 2, 3)},
+    **{f"max_pool{axes}d{end}": partial(_pooled, axes) for axes in (1, 2, 3) for end in ("", "_with_indices")},
+    **{f"adaptive_max_pool{axes}d": partial(_adaptively_pooled, axes) for axes in (1, 2, 3)},
 }
 """Functions with kinks, and where these are: values that become zero there, and their slopes."""
 

@@ -98,16 +98,8 @@ class Rectangles(Columns, ABC):
                     logs.append(level + np.log(weights @ factor * chunk.width))
         return log_sums(index[np.concatenate(which)], np.concatenate(logs), count)
 
-    def log_masses(self) -> tuple[Floats, Floats]:
-        """Return the log masses (m,) of the intervals of V with T outside and inside its range."""
-        outside, inside = masses = np.full((2, len(self)), -np.inf)
-        rows = np.flatnonzero(self.left < self.right)
-        if len(rows):
-            masses[:, rows] = self.take(rows).log_masses_of_both()
-        return outside, inside
-
-    def log_masses_of_both(self) -> Floats:
-        """Return the same masses (2, m) of intervals that have a width."""
+    def log_masses(self) -> Floats:
+        """Return the log masses (2, m) of intervals of V that have a width, with T outside and inside its range."""
         count = len(self)
         both = self.take(np.tile(np.arange(count), 2))
         return both.log_masses_of_part(np.arange(2 * count) < count).reshape(2, count)
@@ -148,14 +140,14 @@ class NormalRectangles(Rectangles):
         """Return the log density of V at v (m,), relative to that at the origin."""
         return np.asarray(-(v - self.origin) * (v + self.origin - 2 * self.mean) / (2 * (1 + self.gamma**2)))
 
-    def log_masses_of_both(self) -> Floats:
-        """Return the log masses with T outside and inside its range: see :meth:`Rectangles.log_masses_of_both`.
+    def log_masses(self) -> Floats:
+        """Return the log masses with T outside and inside its range: see :meth:`Rectangles.log_masses`.
 
         Their sum has a closed form. So of many intervals only one of the two is integrated, which is the smaller one
         if the likeliest T tells, and the other is what remains; if that is little, it is integrated too.
         """
         if len(self) <= MANY:
-            return super().log_masses_of_both()
+            return super().log_masses()
         whole = self.log_whole()
         # The likeliest T for the likeliest V of the interval.
         likeliest = self.mean + (np.clip(self.mean, self.left, self.right) - self.mean) / (1 + self.gamma**2)

@@ -14,10 +14,10 @@ from attentest.errors import InputError
 from attentest.statistics.alternative import ONE_SIDED, Alternative
 from attentest.statistics.columns import Floats, Integers
 from attentest.statistics.conditional_mean import mean_bounds, mean_roots
-from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.law import Law
 from attentest.statistics.multiple_testing import level_of_each
 from attentest.statistics.roots import FARTHEST
+from attentest.statistics.selection_laws import BinomialCounts
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
 ABOVE_ZERO = float(np.nextafter(0.0, 1.0))

@@ -13,9 +13,9 @@ from scipy.special import log_ndtr
 from attentest.checks import whole_number
 from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.columns import Floats
-from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law, Strips
+from attentest.statistics.selection_laws import BinomialCounts
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
 TIE_TOLERANCE = 1e-12  # statistics this close, relative to the observed one, differ only by the order of summation

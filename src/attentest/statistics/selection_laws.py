@@ -1,22 +1,30 @@
-"""The laws of a statistic after a selection: the paper's, truncated, and those of randomised selection.
+"""The laws of a statistic after a selection: the paper's, truncated, those of randomised selection, and that of counts.
 
-Each is there twice: with the standard error of the statistic known, and estimated.
+The truncated and the randomised one are there twice: with the standard error of the statistic known, and estimated.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import betainc, betaincinv, expit, gammaln
 
+from attentest.errors import InputError
+from attentest.statistics.alternative import ONE_SIDED, Alternative, as_alternative
 from attentest.statistics.bivariate_mass import NormalRectangles, Rectangles
 from attentest.statistics.columns import Floats, Integers, Mask
-from attentest.statistics.counts import BinomialCounts
-from attentest.statistics.interval_mass import log_mass, log_student_mass, mean_in_interval, quantile, support
+from attentest.statistics.interval_mass import (
+    log_mass,
+    log_student_mass,
+    log_twice_the_smaller,
+    mean_in_interval,
+    quantile,
+    support,
+)
 from attentest.statistics.law import EstimatedError, Law, Strips
 from attentest.statistics.student_bivariate_mass import StudentRectangles
 
@@ -26,6 +34,11 @@ MOST_DEGREES = 1e12
 MOST_RANDOMISED_DEGREES = 1e5
 """With more degrees of freedom a p-value above 1e-4 of a randomised selection changes by less than 0.1% of itself, and
 the law with a known standard error is used, whose masses are found faster."""
+
+SMALLEST, MOST_TERMS = 1e-290, 100_000
+"""Smaller tails are summed in logs, over at most so many terms: they decrease fast so far from the expected count."""
+
+TIE = 1e-9  # two counts this close to being equally far from the expected one are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,7 +177,11 @@ class RandomisedLaw(Law):
 
     def log_masses(self, strips: Strips) -> tuple[Floats, Floats]:
         """Return the log masses of z intervals with T outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
-        return self._rectangles(strips).log_masses()
+        outside, inside = masses = np.full((2, len(strips)), -np.inf)
+        rows = np.flatnonzero(strips.left < strips.right)
+        if len(rows):
+            masses[:, rows] = self._rectangles(strips.take(rows)).log_masses()
+        return outside, inside
 
     def log_masses_of_part(self, strips: Strips, extreme: Mask) -> Floats:
         """Return the log masses with T outside, or inside, its range: see :meth:`Law.log_masses_of_part`."""
@@ -243,6 +260,112 @@ class RandomisedStudent(EstimatedError, RandomisedLaw):
         stretch = 1 + self.statistic**2 / self.degrees
         observed = self.degrees * np.log(stretch) + ((self.observed_z - self.statistic) / self.gamma) ** 2
         return np.asarray(self.spread * np.sqrt(stretch * (2 * log_tail + observed)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinomialCounts(Law):
+    """Counts ``inside`` a region given the ``total``: binomial with probability ``share`` if mean rates are equal.
+
+    Of each count a random part is put aside before the model sees the image. Parts of a Poisson count are independent,
+    so that the region does not depend on what was put aside, and there is no truncation set. Given their total, the
+    counts put aside in the region are binomial; at equal mean rates their probability is the share of the region in the
+    pixels that are compared, whatever the rates of single pixels are.
+
+    The statistic is the difference from the expected count in standard deviations. Estimates and intervals are of the
+    ratio of the mean rates inside and outside, which is 1 if they are equal.
+    """
+
+    inside: Floats
+    total: Floats
+    """(k,). Counts that the model has not seen: in the region, and in all pixels that are compared."""
+    share: Floats
+    """(k,). Share of the region in these pixels."""
+    naive_inside: Floats
+    naive_total: Floats
+    """(k,). The same of all counts, those that the model saw among them."""
+
+    @classmethod
+    def of(
+        cls, inside: Floats, total: Floats, share: Floats, naive_inside: Floats, naive_total: Floats
+    ) -> BinomialCounts:
+        """Return the law of counts (k,), with their statistics."""
+        return cls(
+            statistic=(inside - total * share) / np.sqrt(total * share * (1 - share)),
+            inside=inside,
+            total=total,
+            share=share,
+            naive_inside=naive_inside,
+            naive_total=naive_total,
+        )
+
+    def naive(self) -> BinomialCounts:
+        """Return the law of all counts, as if the region had been fixed before the model saw any of them."""
+        return replace(self, inside=self.naive_inside, total=self.naive_total)
+
+    def log_pvalues(self, alternative: Alternative) -> Floats:
+        """Return the logs of the p-values (k,) of the binomial test.
+
+        "two-sided" counts all counts at least as far from the expected one, "equal-tailed" twice the smaller tail.
+        """
+        outside, rest = self.total - self.inside, 1 - self.share
+        less = _log_tail(outside, self.total, rest)
+        greater = _log_tail(self.inside, self.total, self.share)
+        if as_alternative(alternative) in ONE_SIDED:
+            return less if alternative == "less" else greater
+        if alternative == "equal-tailed":
+            return log_twice_the_smaller(less, greater)
+        expected = self.total * self.share
+        distance = np.abs(self.inside - expected) - TIE * (1 + expected)
+        above = _log_tail(np.ceil(expected + distance), self.total, self.share)
+        below = _log_tail(self.total - np.floor(expected - distance), self.total, rest)
+        return np.asarray(np.where(distance <= 0, 0.0, np.minimum(0.0, np.logaddexp(below, above))))
+
+    @property
+    def ratio(self) -> Floats:
+        """Ratio (k,) of the mean rates inside and outside; infinite if nothing was counted outside."""
+        return _ratio(self.inside / self.total, 1 - self.inside / self.total, self.share)
+
+    def ratio_ends(self, tails: Floats) -> tuple[Floats, Floats]:
+        """Return the ends (k,) of Clopper-Pearson intervals of the ratio, each missed with probability tails (k,)."""
+        outside = self.total - self.inside
+        # Both probabilities are computed, because one minus the greater would lose the digits of the smaller.
+        with np.errstate(invalid="ignore"):
+            low = _ratio(
+                betaincinv(self.inside, outside + 1, tails), betaincinv(outside + 1, self.inside, 1 - tails), self.share
+            )
+            high = _ratio(
+                betaincinv(self.inside + 1, outside, 1 - tails), betaincinv(outside, self.inside + 1, tails), self.share
+            )
+        return np.where(self.inside == 0, 0.0, low), np.where(outside == 0, np.inf, high)
+
+    def log_masses(self, strips: Strips) -> NoReturn:
+        """Raise an error: there is no z, and p-values and intervals are known without masses of it."""
+        raise InputError("counts are tested without a search: their statistic has no coordinate on a line.")
+
+
+def _log_tail(count: Floats, total: Floats, share: Floats) -> Floats:
+    """Return the log probabilities (k,) of at least so many of the total, also where they are too small for a float."""
+    tails = np.where(count <= 0, 1.0, 0.0)
+    some = (count > 0) & (count <= total)
+    tails[some] = betainc(count[some], total[some] - count[some] + 1, share[some])
+    with np.errstate(divide="ignore"):
+        logs = np.log(tails)
+    for row in np.flatnonzero(some & (tails < SMALLEST)):
+        n, first, odds = total[row], count[row], share[row] / (1 - share[row])
+        log_choices = gammaln(n + 1) - gammaln(first + 1) - gammaln(n - first + 1)
+        # Relative to the first term; beyond the expected count each is smaller than the one before.
+        counts = np.arange(first, min(n, first + MOST_TERMS))
+        terms = np.exp(np.cumsum(np.log((n - counts) / (counts + 1) * odds)))
+        logs[row] = (
+            log_choices + first * np.log(share[row]) + (n - first) * np.log1p(-share[row]) + np.log1p(terms.sum())
+        )
+    return np.asarray(logs)
+
+
+def _ratio(inside: Floats, outside: Floats, share: Floats) -> Floats:
+    """Return the ratios of rates from the probabilities of a count to be inside and outside."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(inside / outside * ((1 - share) / share))
 
 
 LAWS: dict[str, type[Law]] = {

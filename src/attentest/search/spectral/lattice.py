@@ -6,7 +6,7 @@ import numpy as np
 
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import UNEXPLORED, AxisParts, Segments, SegmentTable, Zones, unexplored
-from attentest.statistics.columns import Floats, Integers, Mask, repeated, run_ends
+from attentest.statistics.columns import Floats, Integers, Mask, order_by_owner, repeated, run_ends
 from attentest.statistics.law import Law
 
 LOG_TAIL = 100.0
@@ -57,17 +57,12 @@ class Lattice:
 
     def segments(self) -> Segments:
         """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
-        z_obs, width = self._z_obs, self._width
-        below = np.ceil((z_obs + self.reach) / width).astype(np.int64)
-        above = np.ceil((self.reach - z_obs) / width).astype(np.int64)
-        count = below + above + 2  # and the two tails
-        image, place = repeated(count)
-        place = place - below[image] - 1
-        left = z_obs[image] + place * width[image]
-        right = z_obs[image] + (place + 1) * width[image]
-        left[place < -below[image]] = -np.inf
-        right[place >= above[image]] = np.inf
-        return unexplored(image, left, right)
+        image, lower = np.divmod(np.arange(2 * len(self._z_obs)), 2)
+        z_obs, width = self._z_obs[image], self._width[image]
+        count = np.ceil((self.reach[image] + np.where(lower, z_obs, -z_obs)) / width).astype(np.int64)
+        pieces = _outwards(image, lower > 0, z_obs, width, count)
+        order = order_by_owner(pieces.image, pieces.left)
+        return unexplored(pieces.image[order], pieces.left[order], pieces.right[order])
 
     def extend(self, table: SegmentTable, tails: Zones) -> None:
         """Cut a piece off each of some tails, the wider the farther away the tail is."""
