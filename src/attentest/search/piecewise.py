@@ -153,8 +153,7 @@ class Run(Refinement):
     def _done(self, bounds: LogBounds) -> bool:
         if not self._goals.active.any():
             self._audit()
-            statuses = zip(self._goals.status, self._sampled, strict=True)
-            self._goals.status = [ROUGH if sampled and s == CONVERGED else s for s, sampled in statuses]
+            self._goals.status[self._sampled & (self._goals.status == CONVERGED)] = ROUGH
             return True
         allowed = self._goals.allowed_error(bounds)
         zones = self._table.zones(allowed, self._goals.active)
@@ -284,7 +283,7 @@ class Run(Refinement):
         for image in np.flatnonzero(failed).tolist():
             everything = AxisParts(image=np.array([image]), left=np.array([-math.inf]), right=np.array([math.inf]))
             self._table.doubt(image, everything)
-            self._goals.status[image] = TOO_SHARP
+        self._goals.status[failed > 0] = TOO_SHARP
 
 
 def samples(degree: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
 from attentest.search.spectral.segments import PVALUES, LogBounds, SegmentTable
@@ -58,7 +59,7 @@ class Goals:
         self._ends = np.full((PVALUES, count), np.nan)
         self.current = np.full(count, P)
         """(k,). P, ENDS or DONE."""
-        self.status: list[str | None] = [None] * count
+        self.status: NDArray[np.object_] = np.full(count, None)
         """(k,). How the searches for p ended."""
 
     @property
@@ -69,7 +70,7 @@ class Goals:
     @property
     def sure(self) -> Mask:
         """For which images p is converged or decided."""
-        return np.array([status in (CONVERGED, DECIDED) for status in self.status], dtype=np.bool_)
+        return np.asarray((self.status == CONVERGED) | (self.status == DECIDED))
 
     @property
     def active(self) -> Mask:
@@ -99,8 +100,7 @@ class Goals:
     def reopen(self, table: SegmentTable, images: Mask) -> None:
         """Search for the p-values of some images again."""
         self.current[images] = P
-        for image in np.flatnonzero(images):
-            self.status[image] = None
+        self.status[images] = None
         self.ask_for_p(table, images)
 
     def finish(self, table: SegmentTable, bounds: LogBounds) -> Mask:
@@ -122,7 +122,7 @@ class Goals:
 
         The search for an interval may find that a piece was wrong, and then knows less than before.
         """
-        images = images & np.array([status == CONVERGED for status in self.status], dtype=np.bool_)
+        images = images & (self.status == CONVERGED)
         self.ask_for_p(table, images)
         narrow = _narrow(table.log_bounds(), np.full(len(images), self._tol), np.full(len(images), self._rtol))[0]
         self.reopen(table, images & ~narrow)
@@ -135,8 +135,7 @@ class Goals:
         on p too.
         """
         images = self.active & images
-        for image in np.flatnonzero(images & (self.for_p | (status == TOO_SHARP))):
-            self.status[image] = status
+        self.status[images & (self.for_p | (status == TOO_SHARP))] = status
         onwards = images & self.for_p & (status == CONVERGED) & self.with_ends
         self.current[images] = np.where(onwards, ENDS, DONE)[images]
 
