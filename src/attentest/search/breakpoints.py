@@ -231,8 +231,8 @@ def _compared(first: Any, second: Any, *_: Any, **__: Any) -> list[Line]:
     return [(a - b, slope_a - slope_b)]
 
 
-def _greatest(value: Tensor, *others: Any, **named: Any) -> list[Line] | None:
-    """Return the crossings of the greatest values along axes, or of two tensors."""
+def _extreme(sign: int, value: Tensor, *others: Any, **named: Any) -> list[Line] | None:
+    """Return the crossings of the greatest values (sign 1) or the least (-1) along axes, or of two tensors."""
     dim = named.get("dim", named.get("axis", others[0] if others else None))
     if isinstance(dim, Tensor) or isinstance(named.get("other"), Tensor):
         return _compared(value, dim if isinstance(dim, Tensor) else named["other"])
@@ -242,15 +242,8 @@ def _greatest(value: Tensor, *others: Any, **named: Any) -> list[Line] | None:
     if 0 in axes:
         return None
     rest = [axis for axis in range(value.ndim) if axis not in axes]
-    values, slopes = (part.permute(*rest, *axes).flatten(len(rest)) for part in _line(value))
+    values, slopes = (sign * part.permute(*rest, *axes).flatten(len(rest)) for part in _line(value))
     return [_overtaken(values, slopes)]
-
-
-def _least(value: Tensor, *others: Any, **named: Any) -> list[Line] | None:
-    dim = named.get("dim", others[0] if others else None)
-    if isinstance(dim, Tensor) or isinstance(named.get("other"), Tensor):
-        return _greatest(value, *others, **named)
-    return _greatest(-value, *others, **named)
 
 
 def _overtaken(values: Tensor, slopes: Tensor) -> Line:
@@ -310,8 +303,8 @@ KINKS: dict[str, Callable[..., list[Line] | None]] = {
             __gt__ __ge__ __lt__ __le__"""),
         _compared,
     ),
-    **dict.fromkeys(_names("max amax"), _greatest),
-    **dict.fromkeys(_names("min amin"), _least),
+    **dict.fromkeys(_names("max amax"), partial(_extreme, 1)),
+    **dict.fromkeys(_names("min amin"), partial(_extreme, -1)),
     **{f"max_pool{axes}d{end}": partial(_pooled, axes) for axes in (1, 2, 3) for end in ("", "_with_indices")},
     **{f"adaptive_max_pool{axes}d": partial(_adaptively_pooled, axes) for axes in (1, 2, 3)},
 }

@@ -143,19 +143,16 @@ def confidence_intervals_of(
     (lows, highs_at_least), (lows_at_most, highs) = ends
     intervals = []
     for i, inference in enumerate(inferences):
-        low, high, error = -np.inf, np.inf, 0.0
-        if isinstance(inference.law, BinomialCounts):
-            low = 0.0 if inference.alternative == "less" else float(lows[i])
-            high = np.inf if inference.alternative == "greater" else float(highs[i])
-            intervals.append(ConfidenceInterval(low=low, high=high, confidence_level=levels[i]))
-            continue
+        counted = isinstance(inference.law, BinomialCounts)  # the interval is that of a ratio
+        low, high, error = 0.0 if counted else -np.inf, np.inf, 0.0
         if inference.alternative != "less":
             low = min(lows[i], inference.statistic + FARTHEST)
             error = _distance(lows[i], lows_at_most[i])
         if inference.alternative != "greater":
             high = max(highs[i], inference.statistic - FARTHEST)
             error = max(error, _distance(highs_at_least[i], highs[i]))
-        low, high, error = (float(value * inference.standard_error) for value in (low, high, error))
+        unit = 1.0 if counted else inference.standard_error
+        low, high, error = (float(value * unit) for value in (low, high, error))
         intervals.append(ConfidenceInterval(low=low, high=high, confidence_level=levels[i], error=error))
     return intervals
 

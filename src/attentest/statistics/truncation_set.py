@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attentest.errors import InputError
-from attentest.statistics.columns import Floats, Integers, Mask, repeated
+from attentest.statistics.columns import Columns, Floats, Integers, Mask, repeated
 
 Intervals: TypeAlias = Floats  # a union of intervals: an array (n, 2) of their ends, sorted, without overlap
 
@@ -51,8 +51,8 @@ class TruncationSet:
         return TruncationSet(**{name: intervals / divisor for name, intervals in vars(self).items()})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unions:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unions(Columns):
     """Unions (m,) of n intervals in all, those of the first union first."""
 
     count: Integers
@@ -67,14 +67,6 @@ class Unions:
         ends = np.concatenate([EMPTY, *sets])
         count = np.fromiter(map(len, sets), dtype=np.int64, count=len(sets))
         return cls(count=count, left=ends[:, 0], right=ends[:, 1])
-
-    @classmethod
-    def concatenated(cls, several: Sequence[Unions]) -> Unions:
-        """Return the unions of several of these, one after the other."""
-        count, left, right = (
-            np.concatenate([getattr(unions, name) for unions in several]) for name in ("count", "left", "right")
-        )
-        return cls(count=count, left=left, right=right)
 
     def arrays(self) -> list[Intervals]:
         """Return the unions as arrays (n_i, 2)."""
@@ -93,7 +85,7 @@ class Unions:
         point = points[owner]
         return np.bincount(owner[(self.left <= point) & (point <= self.right)], minlength=len(self.count)) > 0
 
-    def take(self, rows: Integers) -> Unions:
+    def take(self, rows: Integers | Mask | slice) -> Unions:
         """Return some of the unions, possibly repeated."""
         count = self.count[rows]
         row, place = repeated(count)
