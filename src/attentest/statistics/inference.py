@@ -137,9 +137,9 @@ def confidence_intervals_of(
     ends = np.empty((2, 2, len(inferences)))
     for rows, law, sets in _by_law(inferences):
         if isinstance(law, BinomialCounts):
-            ends[..., rows] = np.stack(law.ratio_ends(tails[rows]))[:, None]
-            continue
-        ends[..., rows] = mean_bounds(law, sets, np.stack([tails[rows], 1 - tails[rows]]))
+            ends[..., rows] = law.ratio_ends(tails[rows])
+        else:
+            ends[..., rows] = mean_bounds(law, sets, np.stack([tails[rows], 1 - tails[rows]]))
     (lows, highs_at_least), (lows_at_most, highs) = ends
     intervals = []
     for i, inference in enumerate(inferences):
