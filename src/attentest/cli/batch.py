@@ -15,7 +15,6 @@ from attentest.files import GrowingFile, free_name
 from attentest.presentation import rows as tables
 from attentest.presentation import words
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
-from attentest.presentation.tables import shown
 from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.tables import (
     ALWAYS,
@@ -24,6 +23,7 @@ from attentest.presentation.tables import (
     csv_lines,
     fitted,
     print_notes,
+    shown,
     write_csv,
     write_parquet,
 )

@@ -118,8 +118,7 @@ def cohort(
     inputs = [] if known.table is None else [known.table]
     if report is not None:
         check_report_path(report, inputs)
-    from attentest.cohort.cohort import Cohort
-    from attentest.cohort.cohort import cohort_figure
+    from attentest.cohort.cohort import Cohort, cohort_figure
 
     check_figure(figure, inputs)
     columns: dict[str, Any] = {name: getattr(known, name) for name in ("table", "group", "cluster", "image")}

@@ -11,7 +11,6 @@ import numpy as np
 
 from attentest.cohort.cohort import CHOSEN
 from attentest.cohort.means import Estimate
-from attentest.cohort.cohort import CHOSEN
 from attentest.presentation.figure import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION, make_logarithmic, new_figure
 from attentest.presentation.picture import MAP_COLOURS, draw_outline
 from attentest.presentation.words import number_text, with_sign
