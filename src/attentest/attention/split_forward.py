@@ -140,7 +140,7 @@ class SplitForward(FusedForward):
         width = len(layer.first_norm.weight)
         affine = layer.inputs.affine
         together = layer.inputs._replace(weight=layer.inputs.weight[: 2 * width]).of(tokens)
-        together = torch.addcmul(affine.bias[: 2 * width], together, together.new_tensor(layer.inputs.factor))
+        together = together.mul_(layer.inputs.factor).add_(affine.bias[: 2 * width])
         queries, keys = together.unflatten(0, (images, -1)).unflatten(2, (2, self._heads, -1)).permute(2, 0, 3, 1, 4)
         if self._class_row:
             queries = queries[:, :, :1]

@@ -41,7 +41,7 @@ FLOORS = 30.0
 """An interpolant is contradicted by a score that is farther off than its error and this many times its rounding error:
 models that amplify rounding are not at fault."""
 
-ROUGH_EVERY = 3  # the noise of rough scores is measured at one of so many audit points of each image
+VERIFIED = 3  # one of so many rough scores at check and audit points has its noise measured
 
 
 class Interpolation:
@@ -73,6 +73,7 @@ class Interpolation:
         self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
         self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)
         self._exact_only = np.full(len(z_obs), self._rough is None)
+        self._noisier = np.zeros(len(z_obs), dtype=np.bool_)
         self._made_roughly, self._redone = np.zeros((2, len(z_obs)), dtype=np.int64)
         # As many as have pixels and interpolants that fit into the memory of the problem.
         pixels = problem.margins.pixels(observed.new_zeros(1).long(), observed[:1]).shape[1]
@@ -98,21 +99,23 @@ class Interpolation:
             nodes, check, at_check = part.points(uniform(seeds, part.left, part.right))
             # No interpolant may disagree with a score that is known, so it is enough to have the probes evaluated.
             probes = part.image[part.probed], part.probes(check)[part.probed]
-            (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes])
-            exact_points.append((part.image, at_check))
-            interpolated.append((part, is_rough, check))
+            (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes, (part.image, at_check)])
+            verified = np.flatnonzero(is_rough & (uniform(seeds, part.right, part.left) < 1 / VERIFIED))
+            exact_points.append((part.image[verified], at_check[verified]))
+            interpolated.append((part, is_rough, check, verified))
             self._made_roughly += is_rough * np.bincount(part.image, minlength=len(self._made_roughly))
         known_before = [evaluations.known for evaluations in self._evaluated]
         requests = (exact_points, rough_points)
         answers = [iter(known.at_each(asked)) for known, asked in zip(self._evaluated, requests, strict=False)]
         at_zones = [next(answers[0]) for _ in corrected]
         new, underestimated = [self.no_pieces], [self.no_pieces]
-        for part, is_rough, check in interpolated:
-            at_nodes, _ = next(answers[is_rough]), next(answers[is_rough])
+        for part, is_rough, check, verified in interpolated:
+            at_nodes, _, at_check = (next(answers[is_rough]) for _ in range(3))
+            at_check = self._verified(part.image, at_check.squeeze(1), verified, next(answers[0]).squeeze(1))
             scores = NodeScores(
                 at_nodes=at_nodes,
                 check=check,
-                at_check=next(answers[0])[:, 0],
+                at_check=at_check,
                 noise=self._noise[part.image] if is_rough else np.zeros(len(part.image)),
                 jitter=self._jitter[part.image],
                 narrowest_bump=self._narrowest_bump[part.image],
@@ -130,23 +133,65 @@ class Interpolation:
     def check(self, points: AuditPoints, pieces: Pieces) -> tuple[Mask, Mask]:
         """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants.
 
+        What was concluded from rough scores is compared with rough scores, and with exact ones where these disagree.
+
         Returns
         -------
         wrong : (m,) bool
             At which points a conclusion, or the error of the interpolant that it rests on, was contradicted.
         noisier : (k,) bool
-            For which images the rough scores are noisier than was measured at z_obs.
+            For which images the rough scores were somewhere noisier than at z_obs.
         """
-        scores = self._exact.at(points.image, points.z)
-        wrong = self._problem.inside(points.image, scores) != points.inside
         piece = pieces.deciding(points.image, points.z)
+        roughly = np.append(pieces.is_rough, False)[piece] & ~self._exact_only[points.image]
+        rough, exact = np.flatnonzero(roughly), np.flatnonzero(~roughly)
+        wrong = np.zeros(len(points), dtype=np.bool_)
+        if self._rough is not None and len(rough):
+            scores = self._rough.at(points.image[rough], points.z[rough])
+            verified = np.flatnonzero(_place_within(points.image[rough]) % VERIFIED == 0)
+            exactly = self._exact.at(points.image[rough[verified]], points.z[rough[verified]])
+            scores = self._verified(points.image[rough], scores, verified, exactly)
+            doubtful = rough[self._disagrees(points.take(rough), scores, pieces, piece[rough])]
+            exact = np.concatenate([exact, doubtful])
+        scores = self._exact.at(points.image[exact], points.z[exact])
+        wrong[exact] = self._disagrees(points.take(exact), scores, pieces, piece[exact])
+        if self._rough is not None:
+            self._noisier |= self._rough.lost & ~self._exact_only
+            self._exact_only |= self._noisier
+        audited = np.bincount(points.image, minlength=len(self._noisier)) > 0
+        noisier = self._noisier & audited
+        self._noisier &= ~audited
+        return wrong, noisier
+
+    def _disagrees(self, points: AuditPoints, scores: Tensor, pieces: Pieces, piece: Integers) -> Mask:
+        """Return at which points (m,) scores (m, *grid) contradict what was concluded, or the pieces (m,) there."""
+        wrong = self._problem.inside(points.image, scores) != points.inside
         known = np.flatnonzero(piece >= 0)
         at_known = scores[on_device(known, scores.device)]
         wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], at_known)
-        return wrong, self._noisier(points, scores)
+        return wrong
 
-    def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
-        """Return whether scores (m, *grid) at points z (m,) differ from interpolants by more than these allow."""
+    def _verified(self, image: Integers, scores: Tensor, verified: Integers, exact: Tensor) -> Tensor:
+        """Return scores (m, *grid) of images (m,), some of them (v,) replaced by exact ones; measure their noise.
+
+        Images with more noise than was measured at z_obs have exact scores from now on, and the next audit says so.
+        """
+        if len(verified) == 0:
+            return scores
+        rows = on_device(verified, scores.device)
+        noise = (scores[rows] - exact).abs().flatten(1).amax(dim=1).cpu().numpy()
+        some = image[verified]
+        self._noisier[some[noise > self._noise[some]]] = True
+        self._exact_only |= self._noisier
+        return scores.index_copy(0, rows, exact)
+
+    def _contradicted(
+        self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor, noise: Floats | None = None
+    ) -> Mask:
+        """Return whether scores (m, *grid) at points z (m,) differ from interpolants by more than these allow.
+
+        Scores may have noise (m,) of their own.
+        """
         contradicted = np.zeros(len(piece), dtype=np.bool_)
         if len(piece) == 0:
             return contradicted
@@ -159,6 +204,8 @@ class Interpolation:
             rows = slice(start, start + self._points_together)
             missed = scores[rows] - interpolants.scores(which[rows], x[rows]).squeeze(1)
             allowed = interpolants.error_between(which[rows], x[rows].expand(-1, 2))
+            if noise is not None:
+                allowed = allowed + on_device(noise[rows], device)
             contradicted[rows] = (missed.abs().flatten(1).amax(dim=1) > allowed).cpu().numpy()
         return contradicted
 
@@ -173,29 +220,15 @@ class Interpolation:
         piece, z, scores = self._exact.within(*intervals, np.where(probed, self._exact.known, known_before[0]))
         wrong = piece[self._contradicted(pieces, piece, z, scores)]
         if self._rough is not None:
-            # Noise can be the reason, so it is the exact scores at these points that decide.
+            # Where noise cannot be the only reason, it is the exact scores at these points that decide.
             piece, z, scores = self._rough.within(*intervals, np.where(probed, self._rough.known, known_before[1]))
-            doubtful = self._contradicted(pieces, piece, z, scores)
+            doubtful = self._contradicted(pieces, piece, z, scores, self._noise[pieces.image[piece]])
             piece, z = piece[doubtful], z[doubtful]
             scores = self._exact.at(pieces.image[piece], z)
             wrong = np.concatenate([wrong, piece[self._contradicted(pieces, piece, z, scores)]])
         error, rate = pieces.error.copy(), pieces.rate.copy()
         error[wrong], rate[wrong] = np.inf, SLOWEST
         return replace(pieces, error=error, rate=rate)
-
-    def _noisier(self, points: AuditPoints, scores: Tensor) -> Mask:
-        """Return which images (k,) have rough scores with more noise than at z_obs; use exact ones for them."""
-        noisier = np.zeros(len(self._noise), dtype=np.bool_)
-        if self._rough is None:
-            return noisier
-        rows = np.flatnonzero(~self._exact_only[points.image])
-        rows = rows[_place_within(points.image[rows]) % ROUGH_EVERY == 0]
-        image = points.image[rows]
-        difference = self._rough.at(image, points.z[rows]) - scores[on_device(rows, scores.device)]
-        noise = difference.abs().flatten(1).amax(dim=1).cpu().numpy()
-        noisier[image[(noise > self._noise[image]) | self._rough.lost[image]]] = True
-        self._exact_only |= noisier
-        return noisier
 
     def use_exact_scores(self, pieces: Pieces, redone: Integers) -> None:
         """Use exact scores from now on for images whose pieces are not resolved, or most redone, because of noise.
