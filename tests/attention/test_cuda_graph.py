@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attentest import AttentionTest
-from attentest.attention import cuda_graph
+from attentest.attention import device as devices
 from attentest.attention.device import GraphedFunction
 from attentest.noise import AR1
 from attentest.simulation.images import null_images
@@ -40,7 +40,7 @@ def test_the_adaptive_search_finds_the_same_with_graphs(monkeypatch: pytest.Monk
         bundled_model(8), noise=noise, device="cuda", search="adaptive", confidence_level=None
     )
     graphed = list(test.map(images))
-    monkeypatch.setattr(cuda_graph, "MOST_POINTS", 0)
+    monkeypatch.setattr(devices, "MOST_POINTS", 0)
     for one, other in zip(graphed, test.map(images), strict=True):
         assert one.pvalue == pytest.approx(other.pvalue, abs=1e-9)
         assert one.evaluations == pytest.approx(other.evaluations, abs=2)

@@ -376,3 +376,20 @@ def test_bad_maps_are_refused() -> None:
         compiled = torch.jit.trace(cnn(), torch.zeros(1, *SHAPE))
     with pytest.raises(AttentestError, match="is compiled: give the module"):
         AttentionTest(compiled, image_shape=SHAPE, noise=1.0, attention=GradCAM())
+
+
+def test_rough_scores_of_what_a_network_returns_are_those_of_float32() -> None:
+    """Mixed precision once took the network for a transformer here, and said that it showed no attention."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.SiLU(), nn.Conv2d(4, 1, 3, padding=1))
+    options: dict[str, Any] = {"image_shape": (1, 8, 8), "noise": 1.0, "attention": Residual()}
+    image = np.random.default_rng(0).normal(size=(8, 8))
+    exact, mixed = (
+        AttentionTest(model, search=SpectralSearch(precision=precision), **options)(image)  # type: ignore[arg-type]
+        for precision in ("float64", "mixed")
+    )
+    low, high = mixed.pvalue_bounds
+    assert low - 1e-12 <= exact.pvalue <= high + 1e-12
+    scores = AttentionTest(model, **options).pipeline.scores
+    images = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 1, 8, 8)))
+    torch.testing.assert_close(scores.rough(images), scores(images), rtol=1e-5, atol=1e-6)  # type: ignore[attr-defined]
+    assert (scores.rough(images) != scores(images)).any()  # type: ignore[attr-defined]

@@ -158,7 +158,7 @@ def test_regions_together_are_as_one_by_one(contrast: Any, noise: Any, connectiv
     alone = [of_images(slice(i, i + 1)) for i in range(6)]
     assert parts.image.tolist() == [i for i, (one, _) in enumerate(alone) for _ in range(len(one))]
     assert np.array_equal(parts.masks(), np.concatenate([one.masks() for one, _ in alone]))
-    for name in ("z_obs", "standard_error", "b"):
+    for name in ("z_obs", "standard_error", "covariance_eta"):
         expected = np.concatenate([getattr(line, name) for _, line in alone])
         np.testing.assert_allclose(getattr(lines, name), expected, rtol=1e-13, atol=1e-14)
 

@@ -128,7 +128,7 @@ def test_the_citation_is_complete() -> None:
         assert set(author) == {"given-names", "family-names"}
     *most, last = [author["family-names"] for author in paper["authors"]]
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{', '.join(most)} and {last}, *{paper['title']}*" in readme
+    assert f"{', '.join(most)} and {last}, [*{paper['title']}*]({paper['url']})" in readme
 
 
 def test_the_hooks_before_a_commit_run_what_make_check_runs() -> None:

@@ -211,10 +211,13 @@ class OutputScores(_Network):
 
     def _probed(self) -> Any:
         self._place()
-        return self._outputs
+        return partial(self._outputs, self._encoder.module)
 
-    def _outputs(self, images: Tensor) -> Tensor:
-        scores: Tensor = self._map.scores(images, output_of(self._encoder.module, images))
+    def _in_float32(self) -> Any:
+        return partial(self._outputs, self._encoder.cast(torch.float32).module)
+
+    def _outputs(self, module: nn.Module, images: Tensor) -> Tensor:
+        scores: Tensor = self._map.scores(images, output_of(module, images))
         return scores
 
 

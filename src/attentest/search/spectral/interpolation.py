@@ -96,12 +96,12 @@ class Interpolation:
         for degree, exactly in sorted(set(zip(fresh.degree.tolist(), (~roughly).tolist(), strict=True))):
             part, is_rough = fresh.take((fresh.degree == degree) & (roughly != exactly)), not exactly
             seeds = self._problem.image_seeds[part.image]
-            nodes, check, at_check = part.points(uniform(seeds, part.left, part.right))
+            nodes, check, checked = part.points(uniform(seeds, part.left, part.right))
             # No interpolant may disagree with a score that is known, so it is enough to have the probes evaluated.
             probes = part.image[part.probed], part.probes(check)[part.probed]
-            (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes, (part.image, at_check)])
+            (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes, (part.image, checked)])
             verified = np.flatnonzero(is_rough & (uniform(seeds, part.right, part.left) < 1 / VERIFIED))
-            exact_points.append((part.image[verified], at_check[verified]))
+            exact_points.append((part.image[verified], checked[verified]))
             interpolated.append((part, is_rough, check, verified))
             self._made_roughly += is_rough * np.bincount(part.image, minlength=len(self._made_roughly))
         known_before = [evaluations.known for evaluations in self._evaluated]
@@ -159,13 +159,13 @@ class Interpolation:
             self._noisier |= self._rough.lost & ~self._exact_only
             self._exact_only |= self._noisier
         audited = np.bincount(points.image, minlength=len(self._noisier)) > 0
-        noisier = self._noisier & audited
+        noisier: Mask = self._noisier & audited
         self._noisier &= ~audited
         return wrong, noisier
 
     def _disagrees(self, points: AuditPoints, scores: Tensor, pieces: Pieces, piece: Integers) -> Mask:
         """Return at which points (m,) scores (m, *grid) contradict what was concluded, or the pieces (m,) there."""
-        wrong = self._problem.inside(points.image, scores) != points.inside
+        wrong: Mask = self._problem.inside(points.image, scores) != points.inside
         known = np.flatnonzero(piece >= 0)
         at_known = scores[on_device(known, scores.device)]
         wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], at_known)
@@ -180,8 +180,8 @@ class Interpolation:
             return scores
         rows = on_device(verified, scores.device)
         noise = (scores[rows] - exact).abs().flatten(1).amax(dim=1).cpu().numpy()
-        some = image[verified]
-        self._noisier[some[noise > self._noise[some]]] = True
+        measured = image[verified]
+        self._noisier[measured[noise > self._noise[measured]]] = True
         self._exact_only |= self._noisier
         return scores.index_copy(0, rows, exact)
 
