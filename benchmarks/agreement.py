@@ -202,9 +202,8 @@ def dips(asked: argparse.Namespace) -> None:
     table(["standard deviation of the dip", "converged", "p outside the bar"], rows())
 
 
-def sharp_status(task: tuple[int, str]) -> tuple[str, bool, int]:
-    """Return the status of a sharp model's search, whether its p is outside a converged bar, and its evaluations."""
-    seed, precision = task
+def sharp_statuses(seed: int) -> list[tuple[str, bool, int]]:
+    """Return for each precision the status of a sharp model, whether p is outside a converged bar, and evaluations."""
     model, image, settings = sharp_vit(seed)
     problems: list[SearchProblem] = []
 
@@ -213,44 +212,50 @@ def sharp_status(task: tuple[int, str]) -> tuple[str, bool, int]:
             problems.append(problem)
             return super().find(problem, report)
 
-    search = Recorded(tol=TOLERANCE, precision=precision)  # type: ignore[arg-type]
-    result = AttentionTest(model, search=search, confidence_level=None, **settings)(image)
-    if result.status != "converged":
-        return result.status, False, result.evaluations
-    grid = AttentionTest(model, search=DENSE, confidence_level=None, **settings)(image)
-    if not outside(result, grid.pvalue):
-        return result.status, False, result.evaluations
-    sets = [result.truncation_set.certain, result.truncation_set.possible, grid.intervals]
+    results = []
+    for precision in PRECISIONS:
+        search = Recorded(tol=TOLERANCE, precision=precision)  # type: ignore[arg-type]
+        results.append(AttentionTest(model, search=search, confidence_level=None, **settings)(image))
+    grid = None
+    if any(result.status == "converged" for result in results):
+        grid = AttentionTest(model, search=DENSE, confidence_level=None, **settings)(image)
+    statuses = []
+    for result in results:
+        missed = False
+        if grid is not None and result.status == "converged" and outside(result, grid.pvalue):
+            sets = [result.truncation_set.certain, result.truncation_set.possible, grid.intervals]
+            missed = not all(_holds(problems[0], sets, start, end) for start, end in _stretches(sets))
+        statuses.append((result.status, missed, result.evaluations))
+    return statuses
+
+
+def _stretches(sets: Sequence[NDArray[np.float64]]) -> Iterator[tuple[float, float]]:
+    """Yield the stretches between all ends of sets of intervals."""
     edges = np.unique(np.concatenate([ends.ravel() for ends in sets]))
-    for start, end in itertools.pairwise(edges[np.isfinite(edges)]):
-        certain, possible, _ = (bool(np.any((ends[:, 0] < end) & (ends[:, 1] > start))) for ends in sets)
-        if (certain or not possible) and end - start >= GRID_ERROR:
-            z = start + (end - start) * (np.arange(BETWEEN) + 0.5) / BETWEEN
-            inside = problems[0].inside_at(np.zeros(BETWEEN, dtype=np.intp), z)
-            if not np.all(inside == certain):
-                return result.status, True, result.evaluations
-    return result.status, False, result.evaluations
+    yield from itertools.pairwise(edges[np.isfinite(edges)])
+
+
+def _holds(problem: SearchProblem, sets: Sequence[NDArray[np.float64]], start: float, end: float) -> bool:
+    """Return whether the model agrees, between points of the grid, with what the search is certain of."""
+    certain, possible, _ = (bool(np.any((ends[:, 0] < end) & (ends[:, 1] > start))) for ends in sets)
+    if end - start < GRID_ERROR or (possible and not certain):
+        return True
+    z = start + (end - start) * (np.arange(BETWEEN) + 0.5) / BETWEEN
+    return bool(np.all(problem.inside_at(np.zeros(BETWEEN, dtype=np.intp), z) == certain))
 
 
 def sharp(asked: argparse.Namespace) -> None:
     """Search sharp models."""
+    found = list(on_processes(sharp_statuses, range(asked.count), asked.processes))
 
     def rows() -> Iterator[list[str]]:
-        for precision in PRECISIONS:
-            tasks = [(seed, precision) for seed in range(asked.count)]
-            found = list(on_processes(sharp_status, tasks, asked.processes))
-            statuses = Counter(status for status, _, _ in found)
+        for precision, of_precision in zip(PRECISIONS, zip(*found, strict=True), strict=True):
+            statuses = Counter(status for status, _, _ in of_precision)
             others = ", ".join(f"{status} {count}" for status, count in statuses.most_common() if status != "converged")
-            evaluations = [count for _, _, count in found]
-            yield [
-                precision,
-                str(len(found)),
-                str(statuses["converged"]),
-                others,
-                str(sum(missed for _, missed, _ in found)),
-                f"{np.median(evaluations):.0f}",
-                f"{np.mean(evaluations):.0f}",
-            ]
+            missed = sum(wrong for _, wrong, _ in of_precision)
+            evaluations = [count for _, _, count in of_precision]
+            summary = f"{np.median(evaluations):.0f}", f"{np.mean(evaluations):.0f}"
+            yield [precision, str(len(found)), str(statuses["converged"]), others, str(missed), *summary]
 
     header = ["precision", "models", "converged", "other statuses", "p outside a converged bar"]
     table([*header, "evaluations, median", "evaluations, mean"], rows())

@@ -61,11 +61,11 @@ SECTIONS = {
     "cost": {
         "throughput": "throughput.py --images 10000 --device {device}",
         "models": "large_models.py B:0.02 L:0.02 D:0.02 B:0.06",
-        "searches": "searches.py --images 10 --grid-images 2 --device {device}",
+        "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
     },
     "noise": {
         "estimators": "noise_estimators.py --parts estimators",
-        "references": "few_references.py --images 2500 --device {device} --processes {processes}",
+        "references": "few_references.py --images 500 --device {device} --processes {processes}",
         "student": "randomised_student.py --draws 4000",
         "check": "noise_check.py --only scale",
     },
