@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -80,9 +81,11 @@ def device_name(device: str) -> str:
     """Return the machine in words."""
     import torch
 
-    if device == "cpu":
-        return f"{platform.machine()} CPU, {platform.system()}"
-    return f"{torch.cuda.get_device_name(device)}, {platform.machine()}"
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    file = Path("/proc/cpuinfo")
+    known = re.search(r"^model name\s*:\s*(.+)$", file.read_text(), re.M) if file.is_file() else None
+    return f"{known[1] if known else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def code_checksum() -> str:
