@@ -1,6 +1,6 @@
 """Is randomised selection valid under correlated noise? sicore's class, unchanged, beside attentest.
 
-    python benchmarks/comparison.py validity --signals 1000 --processes 2
+    python benchmarks/comparison.py validity --signals 800 --processes 2
     python benchmarks/comparison.py plain --signals 200
 
 A signal of 32 values is noise alone. With what is added to it, one of eight windows has the greatest mean, and in the
@@ -128,7 +128,7 @@ def validity(asked: argparse.Namespace) -> None:
 
     def rows() -> Iterator[list[str]]:
         for seed, (name, covariance) in enumerate(COVARIANCES.items()):
-            for gamma in (0.5, 1.0):
+            for gamma in asked.gammas:
                 signals = drawn(asked.signals, covariance, seed)
                 found = pvalues(signals, covariance, gamma, seed, asked.processes)
                 rates = [rate(ps <= 0.05) for ps in found]
@@ -164,6 +164,7 @@ def main() -> None:
     parts: dict[str, Callable[[argparse.Namespace], None]] = {"validity": validity, "plain": plain}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--signals", type=int, default=200)
+    parser.add_argument("--gammas", type=float, nargs="+", default=(0.5, 1.0))
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
     parts[asked.part](asked)

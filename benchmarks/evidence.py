@@ -71,7 +71,7 @@ SECTIONS = {
         "check": "noise_check.py --only scale",
     },
     "comparison": {
-        "validity": "comparison.py validity --signals 1000 --processes {processes}",
+        "validity": "comparison.py validity --signals 800 --processes {processes}",
         "plain": "comparison.py plain --signals 200",
     },
 }
@@ -135,10 +135,10 @@ def versions() -> dict[str, str]:
     return known
 
 
-def measure(page: str, sections: list[str], device: str, processes: int, out: Path) -> None:
-    """Run the scripts of sections, and keep what they print."""
+def measure(page: str, sections: list[str], device: str, processes: int, options: str, out: Path) -> None:
+    """Run the scripts of sections, with further options, and keep what they print."""
     for name in sections or SECTIONS[page]:
-        command = SECTIONS[page][name].format(device=device, processes=processes)
+        command = f"{SECTIONS[page][name].format(device=device, processes=processes)} {options}".strip()
         print(f"{page}, {name}: python benchmarks/{command}", file=sys.stderr, flush=True)
         start = time.monotonic()
         done = subprocess.run(
@@ -365,6 +365,7 @@ def main() -> int:
     measuring.add_argument("sections", nargs="*")
     measuring.add_argument("--device", default="cpu")
     measuring.add_argument("--processes", type=int, default=1)
+    measuring.add_argument("--options", default="", help="further options of the script, such as '--images 500'")
     measuring.add_argument("--out", type=Path, default=PAGES, help="where the data files are")
     commands.add_parser("render", help="make the pages of what was measured")
     commands.add_parser("status", help="say which sections another code made")
@@ -372,7 +373,7 @@ def main() -> int:
     if asked.command == "measure":
         if unknown := set(asked.sections) - set(SECTIONS[asked.page]):
             parser.error(f"{asked.page} has no {', '.join(sorted(unknown))}: it has {', '.join(SECTIONS[asked.page])}")
-        measure(asked.page, asked.sections, asked.device, asked.processes, asked.out.resolve())
+        measure(asked.page, asked.sections, asked.device, asked.processes, asked.options, asked.out.resolve())
         return 0
     if asked.command == "render":
         render()

@@ -4,8 +4,8 @@
     python benchmarks/rates.py coverage --images 2000 --device cuda
     python benchmarks/rates.py power --images 1000 --device cuda
 
-Images are of 16x16 pixels, the model is the bundled one, rates have their standard errors in brackets. Of each row the
-images are others. --model names another model of that size.
+Images have --side pixels in both directions, the model is the bundled one of that size or that of --model. Rates have
+their standard errors in brackets, and the images of each row are others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.search import SpectralSearch
 from attentest.simulation.images import null_images, signal_images
 
-SIDE = 16
 LEVELS = (0.01, 0.05, 0.1)
 SEARCH = SpectralSearch(tol=1e-4)
 NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "AR(1), 0.5": AR1(0.5)}
@@ -74,7 +73,7 @@ def level(asked: argparse.Namespace) -> None:
             for name, options in (TESTS | OTHER_HYPOTHESES | DRAWS).items():
                 seed += 1
                 count = asked.images if "draws" not in options else max(1, asked.images // 10)
-                images = null_images(np.random.default_rng([40, seed]), count, SIDE, noise)
+                images = null_images(np.random.default_rng([40, seed]), count, asked.side, noise)
                 results = tested(images, noise, {"confidence_level": None, **options}, asked)
                 pvalues = np.array([result.pvalue for result in results])
                 naive = np.array([result.naive_pvalue for result in results])
@@ -97,7 +96,7 @@ def coverage(asked: argparse.Namespace) -> None:
                 for name, options in TESTS.items():
                     seed += 1
                     rng = np.random.default_rng([41, seed])
-                    images, squares = signal_images(rng, asked.images, SIDE, height, noise)
+                    images, squares = signal_images(rng, asked.images, asked.side, height, noise)
                     means = height * squares
                     results = tested(images, noise, options, asked)
                     truth = np.array(
@@ -138,7 +137,7 @@ def power(asked: argparse.Namespace) -> None:
                 rates = []
                 for height in (1.0, 1.5, 2.0, 3.0):
                     rng = np.random.default_rng([42, int(10 * height)])  # the same images for all tests
-                    images, _ = signal_images(rng, count, SIDE, height, noise)
+                    images, _ = signal_images(rng, count, asked.side, height, noise)
                     results = tested(images, noise, {"confidence_level": None, **options}, asked)
                     rates.append(rate(np.array([result.pvalue for result in results]) <= 0.05))
                 yield [name, noise_name, str(count), *rates]
@@ -152,9 +151,11 @@ def main() -> None:
     parts = {part.__name__: part for part in (level, coverage, power)}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--model", type=Path, default=bundled_model())
+    parser.add_argument("--side", type=int, default=16)
+    parser.add_argument("--model", type=Path, help="by default the bundled model of that size")
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
+    asked.model = asked.model or bundled_model(asked.side)
     parts[asked.part](asked)
 
 
