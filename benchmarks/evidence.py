@@ -13,7 +13,9 @@ of this file and of a template (benchmarks/evidence/PAGE.md), which names the nu
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
+import io
 import json
 import os
 import platform
@@ -22,6 +24,7 @@ import shlex
 import subprocess
 import sys
 import time
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,12 +92,29 @@ def device_name(device: str) -> str:
 
 
 def code_checksum() -> str:
-    """Return a checksum of the code on which numbers depend."""
+    """Return a checksum of the code on which numbers depend: without docstrings, comments and empty lines."""
     digest = hashlib.sha256()
     root = Path(attentest.__file__).parent
     for path in sorted(path for room in MEASURED for path in (root / room).rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update("\n".join(statements(path.read_text(encoding="utf-8"))).encode())
     return digest.hexdigest()[:16]
+
+
+def statements(source: str) -> Iterator[str]:
+    """Yield the lines of a module that are neither documentation nor empty, without their comments."""
+    documentation = {
+        number
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token.start[1] for token in tokens if token.type == tokenize.COMMENT}
+    for number, line in enumerate(source.splitlines(), start=1):
+        kept = line[: comments.get(number)].rstrip()
+        if kept and number not in documentation:
+            yield kept
 
 
 def parsed_tables(text: str) -> list[dict[str, Any]]:

@@ -43,8 +43,7 @@ class CorrelatedNoise(BaseNoise):
     the distance along some axes (``_decay``). Noise with another C defines products, draws and entries of its own.
     """
 
-    shape: tuple[int, ...] | None = None
-    """The (*axes) or (C, *axes) of the images that it is for; None for any."""
+    shape: tuple[int, ...] | None = None  # the (*axes) or (C, *axes) of the images that it is for; None for any
     _scale: float = 1.0
     """Standard deviation of noise with the covariance C: 1 where C is a correlation."""
 
