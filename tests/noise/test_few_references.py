@@ -106,6 +106,14 @@ def test_words_about_an_estimate_are_those_of_its_degrees_of_freedom(origin: dic
 def test_a_footnote_where_they_are_few(few: AttentionTestResult) -> None:
     (note,) = row_notes(row_of("a", few.record()), None, 0.05, None)
     assert "from 2 reference images with fewer than 30 degrees of freedom" in note
+    row = row_of("a", few.record())
+    for degrees, gamma, said in (
+        (6.0, 1.0, "fewer than 10 degrees of freedom: with randomised selection p may be too small"),
+        (20.0, 1.0, "fewer than 30 degrees of freedom: p and interval allow for it"),
+        (6.0, 0.0, "fewer than 30 degrees of freedom: p and interval allow for it"),
+    ):
+        notes = row_notes({**row, "degrees_of_freedom": degrees, "gamma": gamma}, None, 0.05, None)
+        assert [note for note in notes if said in note]
     many = result_with(PooledVariance().fit(RNG.normal(size=(50, 8, 8))))
     assert many.degrees_of_freedom == pytest.approx(49 * 64)
     assert row_notes(row_of("a", many.record()), None, 0.05, None) == []

@@ -28,6 +28,10 @@ FEW_DEGREES = 30.0
 """With fewer degrees of freedom of the standard error than this its uncertainty is mentioned: the 97.5% quantile of
 Student's distribution is 4% above that of the normal distribution, and the 99.95% quantile 11%."""
 
+FEW_RANDOMISED_DEGREES = 10.0
+"""With randomised selection and fewer than this, tests with an estimated correlation reject too often: up to twice as
+often as they should with two reference images (docs/evidence/noise.md)."""
+
 ROUNDING = 1e-9  # levels this close are the same
 
 DISAGREE = (
@@ -85,10 +89,14 @@ def row_notes(
     degrees = row.get("degrees_of_freedom")
     if degrees is not None and degrees < FEW_DEGREES:
         images = "" if row["reference_images"] is None else f" from {row['reference_images']} reference images"
-        notes.append(
-            f"the noise is an estimate{images} with fewer than {FEW_DEGREES:.0f} degrees of freedom: p and interval "
-            "allow for it, and more images would make the interval shorter"
+        few = row["gamma"] and degrees < FEW_RANDOMISED_DEGREES
+        allowance = (
+            "with randomised selection p may be too small, at worst by half: estimate it from at least five images"
+            if few
+            else "p and interval allow for it, and more images would make the interval shorter"
         )
+        limit = FEW_RANDOMISED_DEGREES if few else FEW_DEGREES
+        notes.append(f"the noise is an estimate{images} with fewer than {limit:.0f} degrees of freedom: {allowance}")
     doubt = row.get("noise_doubt") or ""
     if doubt.startswith(NO_NOISE):
         notes.append(doubt.removesuffix("."))
