@@ -324,7 +324,8 @@ class Definition:
     draws: int = randomised_option(
         "With randomise: how often noise is drawn, a region chosen and tested; one valid p combines them all. With one "
         "draw p depends on chance, with 21 hardly. Choose it before looking at the data.",
-        details="P is the number of draws over half of it, rounded up, times the median of their p-values.",
+        details="P is the number of draws over half of it, rounded up, times the median of their p-values, of an even "
+        "number the lower one in the middle.",
         default=1,
         check=lambda value: _whole(value, "draws", 1, MOST_DRAWS),
         text=int,

@@ -22,7 +22,7 @@ from attentest.pipeline.file_run import BatchRun
 from attentest.pipeline.inputs import numbered_images
 from attentest.record import ResultRecord
 from attentest.search import Certification, Fixed, GridSearch, SpectralSearch
-from attentest.statistics.draws import combined_bounds, combined_log_pvalue
+from attentest.statistics.draws import combined_bounds, combined_log_pvalue, level_of_each_draw
 from command_line import run_main
 from toys import SoftmaxScores, tiny_vit
 
@@ -224,3 +224,24 @@ def test_on_the_command_line(saved_tiny_model: Path, tmp_path: Path, capsys: pyt
     assert json.loads(again.out)["pvalue"] == float(row["pvalue"])
     assert "draws" in run_main(capsys, *call[:-1], "5", "--out", str(tmp_path / "o")).err
     assert "--draws must be" in run_main(capsys, *call[:-1], "0").err
+
+
+@pytest.mark.parametrize("draws", [2, 3, 4])
+def test_the_interval_of_draws_whose_regions_contradict_each_other_is_no_empty_one(draws: int) -> None:
+    """One draw finds a bright quarter, another a dark one: of an even number, the inner ends once crossed."""
+
+    def quarters(images: np.ndarray) -> np.ndarray:
+        return np.exp(0.3 * np.abs(images.reshape(len(images), 2, 4, 2, 4).mean((2, 4))))
+
+    image = np.random.default_rng(0).normal(size=(8, 8)) * 0.3
+    image[:4, :4] += 2
+    image[4:, 4:] -= 2
+    test = AttentionTest(
+        quarters, noise=1.0, image_shape=(1, 8, 8), randomise=1.0, draws=draws, region_unit="patches", top_fraction=0.25
+    )
+    result = test(image)
+    ends = [draw.confidence_interval(level_of_each_draw(0.95, draws)) for draw in result.draws]
+    interval = result.confidence_interval()
+    assert interval.low == sorted(end.low for end in ends)[(draws - 1) // 2]
+    assert interval.high == sorted(end.high for end in ends)[draws // 2]
+    assert interval.low <= result.estimate <= interval.high

@@ -103,8 +103,9 @@ class GradCAM(Relevance):
     target
         As in :class:`GradientRollout`.
     sign
-        "positive" (usual): the region is where the map exceeds the threshold times its greatest value; "absolute":
-        where its absolute value does; "signed": the map is scaled from its least to its greatest value.
+        "positive" (usual): the map is scaled from its least to its greatest value, negative ones taken as zero;
+        "absolute": the region is where the absolute value exceeds the threshold times the greatest one; "signed": the
+        map is scaled from its least to its greatest value.
     """
 
     layer: int | str = -1

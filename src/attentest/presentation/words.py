@@ -292,7 +292,8 @@ def _verdict(record: ResultRecord, alpha: float) -> str:
     p, meaning = selective_p(record), _meaning(record, rejected)
     if record.draws is not None:
         count, total = record.significant_draws(alpha)
-        relation = f"the mean of any {subject} that was chosen {RELATIONS[record.alternative]} {compared}"
+        some = "at least one" if rejected else "any"
+        relation = f"the mean of {some} {subject} that was chosen {RELATIONS[record.alternative]} {compared}"
         meaning = (
             f"It is that of {total} draws of the noise added for the selection together; {count} of them "
             f"{'is significant by itself' if count == 1 else 'are significant by themselves'}."

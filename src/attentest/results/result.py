@@ -129,9 +129,9 @@ class AttentionTestResult(ResultNumbers):
             "greater". With ``alternative="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
             paper's two-sided p-value is that of abs(z), and need not agree with equal tails. Where the truncation set
             lies on one side of zero, as it often does, it is one-sided: with alpha = 1 - level, zero is outside the
-            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha. Of several draws, the
-            values that half of their intervals contain, whose level is higher: it covers a difference that their
-            regions have in common.
+            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha. Of several draws,
+            from the median of their lower ends to that of their upper ends, with intervals of a higher level: it covers
+            a difference that their regions have in common.
         """
         return intervals_of_draws([self.draws or (self,)], [self.interval_level(confidence_level)])[0]
 

@@ -135,11 +135,12 @@ def estimates_of_draws(groups: Sequence[Sequence[Inference]]) -> Estimates:
 def intervals_of_draws(
     groups: Sequence[Sequence[Inference]], confidence_levels: Sequence[float]
 ) -> list[ConfidenceInterval]:
-    """Return one interval of each group of draws: the values that enough of the draws' own intervals contain.
+    """Return one interval of each group of draws: from the median of the draws' lower ends to that of their upper ends.
 
-    A value that it leaves out on one side is left out there by k of m intervals, half of them, each of a level at which
-    that happens with the probability alpha k / (2 m). So it covers a difference that the regions have in common with
-    the probability asked for (majority vote: Gasparin and Ramdas 2024, *Merging uncertainty sets via majority vote*).
+    A value that it leaves out on one side is left out there by more than half of the m intervals, at least by k, each
+    of a level at which that happens with the probability alpha k / (2 m). So it covers a difference that the regions
+    have in common with the probability asked for (majority vote: Gasparin and Ramdas 2024, *Merging uncertainty sets
+    via majority vote*). Of an even number of draws the medians are the outer ones, so that low is never above high.
     """
     each = [level_of_each_draw(level, len(draws)) for draws, level in zip(groups, confidence_levels, strict=True)]
     levels = [level for draws, level in zip(groups, each, strict=True) for _ in draws]
@@ -152,7 +153,7 @@ def intervals_of_draws(
 def _merged(intervals: Sequence[ConfidenceInterval], level: float) -> ConfidenceInterval:
     if len(intervals) == 1:
         return intervals[0]
-    place = len(intervals) - rank_of(len(intervals))
+    place = (len(intervals) - 1) // 2  # of an even number the outer one in the middle: low is never above high
 
     def end(lows: list[float]) -> float:
         return sorted(lows)[place]
