@@ -337,11 +337,9 @@ def cost_figure(evidence: Evidence, file: Path) -> None:
     """Draw seconds per image of large models."""
     figure, axes = _axes()
     rows = evidence.sections["models"]["tables"][0]["rows"]
-    for place, test in enumerate(dict.fromkeys(row[1] for row in rows)):
+    for test in dict.fromkeys(row[1] for row in rows):
         chosen = [row for row in rows if row[1] == test]
-        places = [index + 0.35 * place for index in range(len(chosen))]
-        axes.barh(places, [number(row[2]) for row in chosen], height=0.32, label=test)
-        axes.set_yticks([index + 0.17 for index in range(len(chosen))], [row[0] for row in chosen])
+        axes.plot([number(row[2]) for row in chosen], [row[0] for row in chosen], "o", label=test)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel("seconds per image")
@@ -361,6 +359,9 @@ def noise_figure(evidence: Evidence, file: Path) -> None:
             label = noise if column == 3 else None
             axes.semilogx(counts, [number(row[column]) for row in chosen], line, marker="o", color=color, label=label)
     axes.axhline(0.05, color="grey", linewidth=0.8)
+    axes.set_xticks(sorted({float(row[1]) for row in printed["rows"]}))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("reference images (gamma 1; dotted: the estimate taken for the truth)")
     axes.set_ylabel("share with p at most 0.05")
     axes.legend(fontsize="small")

@@ -67,7 +67,7 @@ def main() -> None:
             middle = time.perf_counter()
             results = list(test.map(images))
             end = time.perf_counter()
-            statuses = dict(Counter(result.status for result in results))
+            statuses = ", ".join(f"{status} {count}" for status, count in Counter(r.status for r in results).items())
             bar = max(high - low for low, high in (result.pvalue_bounds for result in results))
             print(
                 f"| {name} | {label} | {(end - middle) / len(images):.3f} | {middle - start:.3f} | "

@@ -195,7 +195,7 @@ class Pipeline:
             )
         for name, asked in (("components", request.connectivity), ("certification", request.certification)):
             if asked is not None and count > 1:
-                raise InputError(f"{name} and {count} draws do not go together: use draws=1.", "draws")
+                raise InputError(f"{name} takes a single draw of the added noise, got draws {count}.", name, "draws")
 
     def observe(self, batch: Sequence[Input], failed: dict[int, InputError] | None = None) -> Observation:
         """Return the model output for images, as it is in a test; :func:`observe` says what ``failed`` is for."""
