@@ -295,6 +295,8 @@ def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[s
         lines = content.decode("utf-8-sig").splitlines(keepends=True)
         separator = max(",;\t", key=lines[0].count) if lines and len(content) <= LARGEST_TABLE else ""
         head, *rows = csv.reader(lines, delimiter=separator, strict=True)
+    except FileNotFoundError:
+        raise InputError(f"there is no table {path}.") from None
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise InputError(
             f"the table {path} is no CSV file in UTF-8 of at most {LARGEST_TABLE // 2**20} MiB "
