@@ -350,9 +350,9 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(folder: Path, capsys: 
         assert (done.code, done.out) == (2, ""), case
         assert re.search(message, done.err), (case, done.err)
     (folder / "patients.csv").write_bytes(b"image,\xff\n")
-    assert "there is no table" in run_main(capsys, "cohort", "tested", *OPTIONS).err
+    assert "is no CSV file in UTF-8" in run_main(capsys, "cohort", "tested", *OPTIONS).err
     assert "no table with a column 'age'" in run_main(capsys, "cohort", "tested", "--covariate", "age").err
-    assert "No such file" in run_main(capsys, "cohort", "tested", "--table", "none.csv").err
+    assert "there is no table none.csv" in run_main(capsys, "cohort", "tested", "--table", "none.csv").err
     assert "has no results.jsonl" in run_main(capsys, "cohort", "scans").err
 
 
