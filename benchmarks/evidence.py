@@ -160,7 +160,7 @@ def measure(page: str, sections: list[str], device: str, processes: int, options
     for name in sections or SECTIONS[page]:
         command = f"{SECTIONS[page][name].format(device=device, processes=processes)} {options}".strip()
         print(f"{page}, {name}: python benchmarks/{command}", file=sys.stderr, flush=True)
-        start = time.monotonic()
+        code, start = code_checksum(), time.monotonic()
         done = subprocess.run(
             [sys.executable, *shlex.split(command)], cwd=HERE, stdout=subprocess.PIPE, text=True, check=False
         )
@@ -173,7 +173,7 @@ def measure(page: str, sections: list[str], device: str, processes: int, options
             "date": datetime.now(UTC).date().isoformat(),
             "device": device_name(device if "{device}" in SECTIONS[page][name] or name == "models" else "cpu"),
             "seconds": round(time.monotonic() - start),
-            "code": code_checksum(),
+            "code": code,
             "versions": versions(),
             "tables": tables,
         }

@@ -15,10 +15,10 @@ PAGES = ROOT / "docs" / "evidence"
 MEASURED = sorted(path.stem for path in PAGES.glob("*.json"))
 
 STATED = re.compile(
-    r"{[{%].*?[%}]}|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|16x16|ViT-B/16 at 224|ViT-L/16 at 384|DINOv2-L/14 at 518|95%",
+    r"{[{%].*?[%}]}|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|16x16|ViT-B/16 at 224|ViT-L/16 at 384|DINOv2-L/14 at 518|95%|\d+\.\d+\.\d+",
     re.DOTALL,
 )
-"""What a template may state in numbers: what is measured, commands, links, names, and the level of intervals."""
+"""What a template may state in numbers: what is measured, commands, links, names, versions, and the level of intervals."""
 
 
 @pytest.fixture(scope="module")
