@@ -203,7 +203,7 @@ def test_the_combined_p_is_valid_however_the_draws_depend() -> None:
             lambda: a_test(draws=3).components(IMAGES[0]),
             "components takes a single draw of the added noise, got draws 3",
         ),
-        (lambda: a_test(draws=3)(IMAGES[0], certification=Certification(draws=9)), "certification and 3 draws"),
+        (lambda: a_test(draws=3)(IMAGES[0], certification=Certification(draws=9)), "certification takes a single draw"),
         (lambda: a_test(draws=3, **QUICK)(IMAGES[0]).sensitivity(), "use draws=1"),
         (lambda: a_test()(IMAGES[0], name=1.5), "the name of an image must be a text or a whole number"),
         (lambda: a_test().map(IMAGES[:2], names=["a"]), "there must be as many names as images"),
