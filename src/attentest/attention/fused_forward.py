@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 
 from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
 from attentest.attention.encoder import Encoder
-from attentest.attention.forward_pass import PlainForward, is_gelu
+from attentest.attention.forward_pass import PlainForward, PlainLayer, is_gelu
 
 
 class FusedForward(PlainForward):
@@ -49,16 +49,26 @@ class FusedForward(PlainForward):
         taken = []
         for number, layer in enumerate(layers[:-1]):
             # Products that add a bias have slower kernels in float64 than those that do not.
-            mapped = linear(tokens, layer.inputs.weight).add_(layer.inputs.bias)
-            queries, keys, values = self._divided(mapped)
-            attention = queries @ keys.transpose(-2, -1)
-            mean = kernels.softmax_and_mean_(attention, queries.shape[-1] ** -0.5, number in self._needed)
+            attended, mean = self._attended(linear(tokens, layer.inputs.weight), layer, number in self._needed)
             if mean is not None:
                 taken.append(mean)
-            attended = (attention @ values).transpose(1, 2).flatten(2)
             tokens = kernels.added_and_normed(x, linear(attended, layer.out.weight), layer.out, layer.second_norm)
             hidden = kernels.gelu_(linear(tokens, layer.up.weight), layer.up.bias)
             following = layers[number + 1].first_norm
             tokens = kernels.added_and_normed(x, linear(hidden, layer.down.weight), layer.down, following)
         taken.append(self._aggregation.take(self._last_attention(tokens, layers[-1]), self._tokens))
         return self._aggregation.scores(taken, self._tokens)
+
+    def _attended(self, mapped: Tensor, layer: PlainLayer, mean_needed: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the attention (m, N, d) of queries, keys and values (m, N, 3 d) without biases, and its mean weights.
+
+        These are (m, N, N), averaged over heads, if they are needed.
+        """
+        from attentest.attention import fused_kernels as kernels
+
+        if mapped.shape[1] <= kernels.MOST_TOKENS:
+            return kernels.attended(mapped, layer.inputs.bias, self._heads, mean_needed)
+        queries, keys, values = self._divided(mapped.add_(layer.inputs.bias))
+        attention = queries @ keys.transpose(-2, -1)
+        mean = kernels.softmax_and_mean_(attention, queries.shape[-1] ** -0.5, mean_needed)
+        return (attention @ values).transpose(1, 2).flatten(2), mean
