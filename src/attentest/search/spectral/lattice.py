@@ -13,6 +13,10 @@ LOG_TAIL = 100.0
 """The pieces reach to where the density is this many logs below that at z_obs. The tails beyond matter only to a
 truncation set narrower than 1e-30."""
 
+FAR_OUT = 12.0
+"""Beyond so many standard deviations z_obs is the middle of a piece instead of an end of two: what is inside of half a
+piece towards zero is a million times as heavy there as all that is farther out, so that one piece settles p."""
+
 MOST_PIECES = 2000
 """Most pieces per image at the start; with a statistic so large that more are needed, they become wider."""
 
@@ -47,6 +51,7 @@ class Lattice:
 
     def __init__(self, law: Law, width: Floats) -> None:
         self._z_obs = law.z_obs
+        self._spread = law.spread
         self._near = NEAR * law.spread
         self.reach = law.reach(LOG_TAIL)
         """(k,). The pieces end at this distance from zero; the tails begin there."""
@@ -56,11 +61,20 @@ class Lattice:
         self._explored_from, self._explored_to = self._z_obs.copy(), self._z_obs.copy()
 
     def segments(self) -> Segments:
-        """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
+        """Return unexplored pieces of the whole axis for each image.
+
+        z_obs is an end of two of them, or far out the middle of one.
+        """
         image, lower = np.divmod(np.arange(2 * len(self._z_obs)), 2)
-        z_obs, width = self._z_obs[image], self._width[image]
-        count = np.ceil((self.reach[image] + np.where(lower, z_obs, -z_obs)) / width).astype(np.int64)
-        pieces = _outwards(image, lower > 0, z_obs, width, count)
+        width = self._width[image]
+        far_out = np.flatnonzero(np.abs(self._z_obs) > FAR_OUT * self._spread)
+        half = np.zeros(len(self._z_obs))
+        half[far_out] = self._width[far_out] / 2
+        start = self._z_obs[image] + np.where(lower, -1.0, 1.0) * half[image]
+        count = np.ceil((self.reach[image] + np.where(lower, start, -start)) / width).astype(np.int64)
+        pieces = _outwards(image, lower > 0, start, width, np.maximum(count, 0))
+        around = unexplored(far_out, (self._z_obs - half)[far_out], (self._z_obs + half)[far_out])
+        pieces = Segments.concatenated([pieces, around])
         order = order_by_owner(pieces.image, pieces.left)
         return unexplored(pieces.image[order], pieces.left[order], pieces.right[order])
 
