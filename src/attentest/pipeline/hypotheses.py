@@ -340,10 +340,11 @@ KEY = b"attentest 1"  # changes with every change of how random numbers are draw
 def seeds_of(observation: Observation, parts: Parts) -> NDArray[np.uint64]:
     """Return a seed (r,) for each part, from the bytes of the pixels that the model sees and from its component."""
     seen = None if observation.seen.all() else observation.seen
-    digests = {image: _digest(observation.images[image], seen) for image in set(parts.image.tolist())}
+    images = observation.same_image[parts.image].tolist()
+    digests = {image: _digest(observation.images[image], seen) for image in set(images)}
     seeds = (
         hashlib.blake2b(digests[image] + component.to_bytes(8, "little"), digest_size=8).digest()
-        for image, component in zip(parts.image.tolist(), parts.component.tolist(), strict=True)
+        for image, component in zip(images, parts.component.tolist(), strict=True)
     )
     return np.frombuffer(b"".join(seeds), dtype="<u8").astype(np.uint64)
 

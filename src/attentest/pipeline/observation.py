@@ -6,7 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,9 @@ from attentest.region.rule import Level, RegionRule
 
 KEY = b"attentest randomised selection 2"
 """Changes with every change of how the noise of randomised selection is drawn."""
+
+IN_THREADS = 2**14
+"""Values of an image from which on drawing its noise takes longer than starting a thread: NumPy draws in parallel."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +59,14 @@ class Observation:
     leads: Tensor | None = None
     """(k, c). Values that are negative where the model makes that choice, of the size of the scores."""
 
-    @property
+    @cached_property
+    def same_image(self) -> NDArray[np.int64]:
+        """(k,). The first of the batch with the same image and noise, of which several draws may be tested together."""
+        first: dict[tuple[int, int], int] = {}
+        keys = ((id(tested.image), id(tested.noise)) for tested in self.batch)
+        return np.array([first.setdefault(key, row) for row, key in enumerate(keys)], dtype=np.int64)
+
+    @cached_property
     def seen(self) -> NDArray[np.bool_]:
         """The pixels (*axes) that the model sees, and that are compared if there is a mask for it."""
         seen, compared = self.patch_grid.seen.numpy(), self.batch[0].geometry.compared
@@ -125,7 +137,7 @@ class Observation:
             **dict.fromkeys(_empty(seen & regions), no_inside),
         }
 
-    @property
+    @cached_property
     def selectable(self) -> int:
         """Number of pixels, or of whole patches, from which the model chooses a region."""
         looked = self.patch_grid.looked
@@ -251,9 +263,18 @@ def model_inputs(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, Tensor]:
     """Return the pixels (k, C, *axes) of images, what is added to them if anything is, and the inputs of the model."""
     images = stacked([tested.image.pixels for tested in batch])
-    added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
+    added = None if definition.randomise == 0 else stacked(_added_noises(batch, definition))
     seen_images = images if added is None else images + added
     return images, added, batch[0].geometry.inputs(torch.from_numpy(seen_images).to(device))
+
+
+def _added_noises(batch: Sequence[Input], definition: Definition) -> list[NDArray[np.float64]]:
+    """Return the noise (C, *axes) that randomised selection adds to each image; large ones are drawn in threads."""
+    draw = partial(_added_noise, definition=definition)
+    if len(batch) == 1 or batch[0].image.pixels.size < IN_THREADS:
+        return list(map(draw, batch))
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(draw, batch))
 
 
 def _added_noise(tested: Input, definition: Definition) -> NDArray[np.float64]:

@@ -467,7 +467,10 @@ class Pipeline:
     def recorded(self, observation: Observation, connectivity: int | None) -> list[dict[str, Any]]:
         """Return how each image is tested."""
         batch = observation.batch
-        doubts = noise_doubts(observation.images, [tested.noise for tested in batch])
+        rows, place = np.unique(observation.same_image, return_inverse=True)
+        images = observation.images if len(rows) == len(batch) else observation.images[rows]
+        of_images = noise_doubts(images, [batch[row].noise for row in rows.tolist()])
+        doubts = [of_images[image] for image in place.tolist()]
         keys = [(id(tested.noise), doubt, tested.noisy_reference) for tested, doubt in zip(batch, doubts, strict=True)]
         records: dict[tuple[int, str | None, str | None], dict[str, Any]] = {}
         for key, tested in zip(keys, batch, strict=True):
