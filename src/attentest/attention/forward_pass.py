@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
 from torch.nn.functional import gelu, layer_norm, linear, pad
 
 from attentest.attention.aggregation import Aggregation
@@ -265,7 +266,7 @@ class PlainForward(PlainPass):
                 taken.append(self._aggregation.take(self._last_attention(tokens, layer), self._tokens))
                 break
             queries, keys, values = self._divided(mapped(tokens, layer.inputs))
-            attention = torch.softmax(self._logits(queries, keys), dim=-1)
+            attention = softmax_(self._logits(queries, keys))
             if number in self._needed:
                 taken.append(self._aggregation.take(attention, self._tokens))
             x = x + mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
@@ -304,6 +305,17 @@ def agrees(scores: Callable[[], Tensor], expected: Tensor, same: float = SAME) -
     except RuntimeError:  # the weights do not fit together as those of plain layers do
         return False
     return bool((computed - expected).abs().amax() <= same * expected.abs().amax())
+
+
+def softmax_(logits: Tensor) -> Tensor:
+    """Return the softmax of logits (..., N), in their place where that takes less time.
+
+    It does with the exponential function of Intel's library, a tenth of a forward pass of small models.
+    """
+    if not torch.backends.mkl.is_available() or logits.device.type != "cpu" or unpack_dual(logits).tangent is not None:
+        return torch.softmax(logits, dim=-1)
+    weights = logits.sub_(logits.amax(dim=-1, keepdim=True)).exp_()
+    return weights.mul_(weights.sum(dim=-1, keepdim=True).reciprocal_())
 
 
 def normed(x: Tensor, norm: Norm) -> Tensor:
