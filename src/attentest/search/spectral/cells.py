@@ -100,6 +100,15 @@ def inside_and_undecided(
     )
 
 
+def least_distances(margins: Margins, scores: Tensor, points_together: int) -> Floats:
+    """Return how far (k,) the scores (k, *grid) of images are from being another region, in units of their errors."""
+    total, least = margins.weights.abs().sum(dim=1), [scores.new_empty(0)]
+    for image in torch.arange(len(scores), device=scores.device).split(points_together):
+        extremes, _ = margins.extremes(image, margins.pixels(image, scores[image]))
+        least.append(((extremes @ margins.weights.T).abs() / total).amin(dim=1))
+    return np.asarray(torch.cat(least).cpu().numpy())
+
+
 def _table(margins: Margins, interpolants: Interpolants, cells_together: int, first_cells: int) -> Floats:
     """Return the parts of pieces on the host, as rows: piece, ends, and kind, which is 0 if a part is inside."""
     curvature, total = interpolants.curvature(), margins.weights.abs().sum(dim=1)

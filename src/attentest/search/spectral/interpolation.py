@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attentest.search.problem import Points, SearchProblem, on_device
 from attentest.search.spectral.audit import AuditPoints, uniform
-from attentest.search.spectral.cells import Parts, inside_and_undecided
+from attentest.search.spectral.cells import Parts, inside_and_undecided, least_distances
 from attentest.search.spectral.chebyshev import SIZE, SLOWEST
 from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.pieces import (
@@ -79,6 +79,10 @@ class Interpolation:
         pixels = problem.margins.pixels(observed.new_zeros(1).long(), observed[:1]).shape[1]
         self._points_together = max(64, problem.memory // (8 * (8 * pixels + 2 * SIZE * observed[0].numel())))
         self.no_pieces = Pieces.none(tuple(observed.shape[1:]), observed.device)
+        self._noise_hides = np.zeros(len(z_obs), dtype=np.bool_)
+        if self._rough is not None:
+            least = least_distances(problem.margins, observed, self._points_together)
+            self._noise_hides = least <= LEBESGUE * self._noise
 
     @property
     def evaluations(self) -> Integers:
@@ -261,7 +265,9 @@ class Interpolation:
         if self._rough is not None:
             self._exact_only |= self._rough.lost
         roughly = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
-        roughly &= ~self._exact_only[fresh.image]
+        z_obs = self._problem.z_obs[fresh.image]
+        in_vain = self._noise_hides[fresh.image] & (fresh.left <= z_obs) & (z_obs <= fresh.right)
+        roughly &= ~(self._exact_only[fresh.image] | in_vain)
         order = np.lexsort((~roughly, fresh.degree))
         return fresh.take(order), roughly[order]
 
