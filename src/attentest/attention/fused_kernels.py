@@ -37,7 +37,7 @@ def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor
         FIRST=first,
         REST=rest,
         MEAN=mean_needed,
-        num_warps=1 if tokens <= 256 else 4 if tokens <= 512 else 16,
+        num_warps=1 if tokens <= 1024 else 2,
     )
     return mean if mean_needed else None
 
