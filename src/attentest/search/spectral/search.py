@@ -59,8 +59,11 @@ POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
 
 LARGE_BATCH = 1024
-"""Batches of this size or more are those of a GPU, where the work between model calls takes longer than the calls: as
-many images are searched together as make a batch, so that it is done less often."""
+"""Batches of this size or more are those of a GPU, where the work between model calls takes as long as the calls."""
+
+LARGE_BATCHES_TOGETHER = 4
+"""As many images are searched together there as make so many batches: the last rounds, for the few images that take
+longest, cost the same however many images there were."""
 
 Precision = Literal["auto", "float64", "mixed"]
 
@@ -199,7 +202,9 @@ class SpectralSearch(RefiningSearch):
 
     def images_together(self, batch_size: int) -> int:
         """Return how many images to search together: each needs some thirty points at first and few in the end."""
-        return batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
+        if batch_size >= LARGE_BATCH:
+            return LARGE_BATCHES_TOGETHER * batch_size
+        return math.ceil(batch_size / POINTS_PER_IMAGE)
 
     @torch.no_grad()
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
