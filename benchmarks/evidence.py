@@ -61,17 +61,26 @@ SECTIONS = {
     "power": {
         "power": "rates.py power --images 1000 --device {device}",
         "draws": "draws.py --images 200 --device {device}",
+        "alternatives": "two_sided.py --size 8 --images 60",
     },
     "cost": {
         "throughput": "throughput.py --images 10000 --device {device}",
         "models": "large_models.py B:0.02 L:0.02 D:0.02 B:0.06",
         "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
+        "sensitivity": "sensitivity.py",
     },
     "noise": {
         "estimators": "noise_estimators.py --parts estimators",
         "references": "few_references.py --images 500 --device {device} --processes {processes}",
         "student": "randomised_student.py --draws 4000",
-        "check": "noise_check.py --only scale",
+        "check": "noise_check.py --only level power",
+        "implausible": "implausible_noise.py",
+    },
+    "maps": {
+        "maps": "maps.py --images 1000 --bars 300 --device {device}",
+        "trained": "networks.py trained --images 1000 --device {device}",
+        "random": "networks.py random --count 500 --processes {processes}",
+        "resnet": "networks.py resnet --sizes 32 32 64 128 224 --device {device}",
     },
     "comparison": {
         "validity": "comparison.py validity --signals 800 --processes {processes}",
@@ -230,9 +239,13 @@ class Evidence:
         return [number(row[place]) for row in rows if row[place]]
 
 
-def duration(seconds: int) -> str:
+def duration(seconds: float) -> str:
     """Return seconds in words."""
-    return f"{seconds} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    for size, unit in ((172_800, "days"), (7200, "h"), (120, "min")):
+        if seconds >= size:
+            whole = {"days": 86_400, "h": 3600, "min": 60}[unit]
+            return f"{seconds / whole:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def rendered(page: str, folder: Path = PAGES) -> str:
@@ -241,6 +254,7 @@ def rendered(page: str, folder: Path = PAGES) -> str:
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, autoescape=False
     )
     environment.filters["count"] = lambda value: f"{value:,.0f}"
+    environment.filters["duration"] = duration
     sections = json.loads((folder / f"{page}.json").read_text(encoding="utf-8"))
     evidence = Evidence(sections)
     parts = {name: getattr(evidence, name) for name in ("has", "table", "made", "column")}

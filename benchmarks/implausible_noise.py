@@ -10,10 +10,11 @@ others.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from agreement import table
 
 from attentest.noise import (
     AR1,
@@ -42,37 +43,41 @@ def models(size: int) -> dict[str, NoiseModel]:
     }
 
 
-def print_row(name: str, noise: NoiseModel, images: Iterable[FloatArray]) -> None:
-    """Print of how many images (1, H, W) it is said that the noise is too strong, or too weak."""
+def row(name: str, noise: NoiseModel, images: Iterable[FloatArray]) -> list[str]:
+    """Return of how many images (1, H, W) it is said that the noise is too strong, or too weak."""
     said = [noise_doubts(image[None], [noise])[0] or "" for image in images]
     strong, weak = (sum(word in each for each in said) / len(said) for word in ("too strong", "same units"))
-    print(f"{name:40} {len(said):6} {strong:11.4f} {weak:11.4f}", flush=True)
+    return [name, str(len(said)), f"{strong:.4f}", f"{weak:.4f}"]
 
 
-def main() -> None:
-    """Print a row for each kind of images and noise model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=2000)
-    parser.add_argument("--brain", type=Path)
-    arguments = parser.parse_args()
+def rows(repeats: int, brain: Path | None) -> Iterator[list[str]]:
+    """Yield a row for each kind of images and noise model."""
     rng = np.random.default_rng(0)
-    print(f"{'noise model':40} {'images':>6} {'too strong':>11} {'too weak':>11}")
     for size in (16, 64):
         for name, noise in models(size).items():
-            draws = (noise.sample(rng, 1, size * size).reshape(1, size, size) for _ in range(arguments.repeats))
-            print_row(f"{name}, {size}x{size}", noise, draws)
-    if arguments.brain is None:
+            draws = (noise.sample(rng, 1, size * size).reshape(1, size, size) for _ in range(repeats))
+            yield row(f"{name}, {size}x{size}", noise, draws)
+    if brain is None:
         return
-    with np.load(arguments.brain) as packed:
+    with np.load(brain) as packed:
         slices = packed["flair"].astype(np.float64)[:, None]
     slices = slices[slices.min(axis=(1, 2, 3)) < slices.max(axis=(1, 2, 3))]
     order = rng.permutation(len(slices))
     tested = slices[order[:TESTED]]
     fitted = list(slices[order[TESTED : TESTED + FITTED], 0])
     for sigma in (0.03, 1.0, 4.0, 16.0, 30.0):
-        print_row(f"slices, independent noise of {sigma:g}", Isotropic(sigma), tested)
+        yield row(f"slices, independent noise of {sigma:g}", Isotropic(sigma), tested)
     for estimator in (PooledVariance(), StationaryCovariance()):
-        print_row(f"slices, {type(estimator).__name__}", estimator.fit(fitted).noise_, tested)
+        yield row(f"slices, {type(estimator).__name__}", estimator.fit(fitted).noise_, tested)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=2000)
+    parser.add_argument("--brain", type=Path)
+    asked = parser.parse_args()
+    table(["noise model", "images", "too strong", "too weak"], rows(asked.repeats, asked.brain))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ for each set anew. The last rows are ``noise_check`` as it is, on a scale that i
 ``--only time``: the seconds of CPU that it takes for 20 images, and how many sets it draws.
 
     python benchmarks/noise_check.py [--size 16] [--images 5 20] [--repeats 200] [--fitted-repeats 100]
-        [--only level|fitted|power|scale|time]
+        [--only level fitted power scale time]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from agreement import table
 from scipy import ndimage
 
 from attentest.noise import (
@@ -104,7 +105,9 @@ def measured(images: FloatArray) -> Measures:
 def against_bank(sets: Iterable[FloatArray], bank: list[Measures]) -> Iterator[tuple[Assumption, ...]]:
     """Yield the verdicts on sets of images by the measures of simulated ones."""
     for images in sets:
-        yield verdicts(measured(images), bank, 0.05)
+        found = measured(images)
+        tested = {name: [numbers, *(sample.tested[name] for sample in bank)] for name, numbers in found.tested.items()}
+        yield verdicts(found, bank, 0.05, tested)
 
 
 def draws(noise: NoiseModel, rng: np.random.Generator, count: int, size: int, repeats: int) -> Iterator[FloatArray]:
@@ -113,21 +116,23 @@ def draws(noise: NoiseModel, rng: np.random.Generator, count: int, size: int, re
         yield MEAN + noise.sample(rng, count, size * size).reshape(count, size, size)
 
 
-def print_row(name: str, count: int, found: list[tuple[Assumption, ...]]) -> None:
-    """Print how often an assumption was called broken, any and each."""
+def row(name: str, count: int, found: list[tuple[Assumption, ...]]) -> list[str]:
+    """Return how often any assumption was called broken, and which two were named most often."""
     broken = np.array([[not one.holds for one in each] for each in found])
-    shares = " ".join(f"{share:>11.3f}" for share in broken.mean(axis=0))
-    print(f"{name:40} {count:6} {len(found):5} {broken.any(axis=1).mean():7.3f} {shares}", flush=True)
+    shares = dict(zip(CRITERIA, broken.mean(axis=0).tolist(), strict=True))
+    named = [f"{criterion} {shares[criterion]:.2f}" for criterion in sorted(shares, key=lambda one: -shares[one])[:2]]
+    most = ", ".join(text for text in named if not text.endswith(" 0.00"))
+    return [name, str(count), str(len(found)), f"{broken.any(axis=1).mean():.3f}", most or "none"]
 
 
-def print_times(repeats: int) -> None:
-    """Print the mean and the least seconds of checks of 20 images, and the mean number of sets that were drawn."""
+def times(repeats: int) -> Iterator[list[str]]:
+    """Yield the mean seconds of checks of 20 images, and the mean number of sets that were drawn."""
     cases: dict[str, tuple[int, float, float | StationaryCovariance]] = {
-        "20 of 16x16, independent": (16, 1.0, SIGMA),
-        "20 of 16x16, independent, scale 10% off": (16, 1.1, SIGMA),
-        "20 of 64x64, independent": (64, 1.0, SIGMA),
-        "20 of 64x64, independent, scale 10% off": (64, 1.1, SIGMA),
-        "20 of 32x32, StationaryCovariance": (32, 1.0, StationaryCovariance()),
+        "16x16, independent": (16, 1.0, SIGMA),
+        "16x16, independent, scale 10% off": (16, 1.1, SIGMA),
+        "64x64, independent": (64, 1.0, SIGMA),
+        "64x64, independent, scale 10% off": (64, 1.1, SIGMA),
+        "32x32, StationaryCovariance": (32, 1.0, StationaryCovariance()),
     }
     for name, (size, factor, noise) in cases.items():
         rng = np.random.default_rng(2)
@@ -137,53 +142,62 @@ def print_times(repeats: int) -> None:
             start = time.process_time()
             sets.append(noise_check(noise, images).simulations)
             seconds.append(time.process_time() - start)
-        print(
-            f"{name:42} {min(seconds):6.2f} s least {np.mean(seconds):6.2f} s mean {np.mean(sets):5.0f} sets",
-            flush=True,
-        )
+        yield [name, f"{np.mean(seconds):.2f}", f"{np.mean(sets):.0f}"]
+
+
+def level(count: int, asked: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield rows of models that are given and true."""
+    for name, (noise, _) in noises(asked.size).items():
+        rng = np.random.default_rng(0)
+        bank = [measured(images) for images in draws(noise, rng, count, asked.size, BANK)]
+        yield row(f"{name}: given", count, [*against_bank(draws(noise, rng, count, asked.size, asked.repeats), bank)])
+
+
+def fitted(count: int, asked: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield rows of models that are fitted to the same images."""
+    for name, (noise, estimator) in noises(asked.size).items():
+        rng = np.random.default_rng(0)
+        sets = draws(noise, rng, count, asked.size, asked.fitted_repeats)
+        checks = [noise_check(estimator(), images, rng=rng) for images in sets]
+        yield row(f"{name}: {estimator.__name__}", count, [check.assumptions for check in checks])
+
+
+def power(count: int, asked: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield rows of images that break an assumption."""
+    rng = np.random.default_rng(0)
+    size = asked.size
+    bank = [measured(images) for images in draws(Isotropic(SIGMA), rng, count, size, BANK)]
+    for name, breaking in breakings().items():
+        sets = (MEAN + SIGMA * breaking(rng, rng.standard_normal((count, size, size))) for _ in range(asked.repeats))
+        yield row(name, count, [*against_bank(sets, bank)])
+
+
+def scale(count: int, asked: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield rows of a scale that is just visibly off, by the number of sets drawn."""
+    rng = np.random.default_rng(1)
+    sigma = SIGMA * (1 + 4.5 / np.sqrt(2 * (count - 1) * asked.size**2))
+    for simulations in (199, 999):
+        sets = draws(Isotropic(sigma), rng, count, asked.size, asked.fitted_repeats)
+        checks = [noise_check(SIGMA, images, simulations=simulations, rng=rng) for images in sets]
+        yield row(f"scale, at most {simulations} sets drawn", count, [check.assumptions for check in checks])
 
 
 def main() -> None:
     """Print a row for each kind of images and number of images."""
+    parts = {part.__name__: part for part in (level, fitted, power, scale)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--fitted-repeats", type=int, default=100)
     parser.add_argument("--images", type=int, nargs="+", default=(5, 20), help="numbers of reference images")
-    parser.add_argument("--only", choices=("level", "fitted", "power", "scale", "time"))
-    arguments = parser.parse_args()
-    if arguments.only == "time":
-        print_times(arguments.fitted_repeats)
-        return
-    size, repeats = arguments.size, arguments.repeats
-    wanted = ("level", "fitted", "power", "scale") if arguments.only is None else (arguments.only,)
-    print(f"{'images':40} {'K':>6} {'sets':>5} {'any':>7} " + " ".join(f"{name[:11]:>11}" for name in CRITERIA))
-    for count in arguments.images:
-        for name, (noise, estimator) in noises(size).items():
-            rng = np.random.default_rng(0)
-            if "level" in wanted:
-                bank = [measured(images) for images in draws(noise, rng, count, size, BANK)]
-                print_row(f"{name}: given", count, [*against_bank(draws(noise, rng, count, size, repeats), bank)])
-            if "fitted" in wanted:
-                sets = draws(noise, rng, count, size, arguments.fitted_repeats)
-                checks = [noise_check(estimator(), images, rng=rng) for images in sets]
-                print_row(f"{name}: {estimator.__name__}", count, [check.assumptions for check in checks])
-        if "power" in wanted:
-            rng = np.random.default_rng(0)
-            bank = [measured(images) for images in draws(Isotropic(SIGMA), rng, count, size, BANK)]
-            for name, breaking in breakings().items():
-                sets = (MEAN + SIGMA * breaking(rng, rng.standard_normal((count, size, size))) for _ in range(repeats))
-                print_row(name, count, [*against_bank(sets, bank)])
-        if "scale" in wanted:
-            rng = np.random.default_rng(1)
-            sigma = SIGMA * (1 + 4.5 / np.sqrt(2 * (count - 1) * size**2))
-            for simulations in (199, 999):
-                sets = draws(Isotropic(sigma), rng, count, size, arguments.fitted_repeats)
-                start = time.process_time()
-                checks = [noise_check(SIGMA, images, simulations=simulations, rng=rng) for images in sets]
-                seconds = (time.process_time() - start) / len(checks)
-                name = f"scale, {simulations} sets, {seconds:.2f} s"
-                print_row(name, count, [check.assumptions for check in checks])
+    parser.add_argument("--only", choices=(*parts, "time"), nargs="+", default=list(parts))
+    asked = parser.parse_args()
+    for part in asked.only:
+        if part == "time":
+            table(["20 images of", "s of CPU", "sets drawn"], times(asked.fitted_repeats))
+            continue
+        rows = (line for count in asked.images for line in parts[part](count, asked))
+        table(["images", "K", "sets", "any called broken", "named most often"], rows)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from attentest.errors import AttentestError, AttentestWarning, InputError, Model
 from attentest.registry import ATTENTION_MAPS
 
 CPU_BATCH_CAP = 64
-"""Largest default batch on the CPU: 16 to 128 images take the same time per image (docs/measurements.md)."""
+"""Largest default batch on the CPU: 16 to 128 images take the same time per image."""
 
 AT_ONCE_PER_THREAD = 16
 """Images that one thread of a CPU passes through the model together: what lies between two layers then stays in its
-cache, which saves a seventh of the time in float32 (docs/measurements.md)."""
+cache, which saves a seventh of the time in float32."""
 
 CUDA_BATCH_CAP = 4096  # largest default batch on a GPU: a small ViT saturates a large GPU with it
 

@@ -35,7 +35,7 @@ COUNTING, TESTING, LONGEST = 1.5, 4.0, 15.0
 """About how many seconds kinks are counted and an image is tested; where testing would take longest, none is."""
 
 LEAST_EVALUATIONS, MOST_EVALUATIONS = 64, 20_000  # bounds of the evaluations of the image that is tested
-USUAL_EVALUATIONS = 150  # evaluations that p takes where scores are smooth (docs/measurements.md)
+USUAL_EVALUATIONS = 150  # evaluations that p takes where scores are smooth (docs/evidence/cost.md)
 VISITS = 1.5  # how often a piece that matters to p is visited: about
 LONG_SECONDS = 60.0  # an image that takes longer gets advice on how to take less
 WIDTH, INDENT = 100, 18  # columns of the text, and of the names of its lines
