@@ -68,6 +68,7 @@ SECTIONS = {
         "models": "large_models.py B:0.02 L:0.02 D:0.02 B:0.06",
         "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
         "sensitivity": "sensitivity.py",
+        "axes": "axes.py --device {device}",
     },
     "noise": {
         "estimators": "noise_estimators.py --parts estimators",
@@ -85,6 +86,7 @@ SECTIONS = {
     "comparison": {
         "validity": "comparison.py validity --signals 800 --processes {processes}",
         "plain": "comparison.py plain --signals 200",
+        "beside": "beside_si4attention.py --count 12",
     },
 }
 

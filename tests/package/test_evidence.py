@@ -47,6 +47,18 @@ def test_a_page_states_no_number_that_its_data_do_not(evidence: ModuleType, page
     ] == []
 
 
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_a_sentence_that_cites_a_page_of_evidence_states_its_numbers(path: Path) -> None:
+    for sentence in re.split(r"(?<=[.;:|])\s|\n\n|\n(?=[-|#])", path.read_text(encoding="utf-8")):
+        pages = re.findall(r"\]\([^)]*evidence/(\w+)\.md[^)]*\)", sentence)
+        stated = re.findall(r"(?<![\w.])\d[\d.,]*(?![\w/])", STATED.sub(" ", sentence)) if pages else []
+        cited = "".join((PAGES / f"{page}.md").read_text(encoding="utf-8") for page in pages)
+        wrong = [number for number in stated if number.rstrip(".,") not in cited]
+        assert not wrong, f"{wrong} of {sentence!r} is on none of {pages}"
+
+
 @pytest.mark.parametrize("page", MEASURED)
 def test_each_section_says_how_it_was_made(evidence: ModuleType, page: str) -> None:
     sections = json.loads((PAGES / f"{page}.json").read_text(encoding="utf-8"))
