@@ -1,12 +1,14 @@
 """Does p agree with the values that the paper's authors published, and does its error bar hold what a dense grid finds?
 
     python benchmarks/agreement.py published --reference REFERENCE --device cuda
+    python benchmarks/agreement.py narrow --reference REFERENCE --count 100
     python benchmarks/agreement.py dense --reference REFERENCE --device cuda --processes 5
     python benchmarks/agreement.py dips --count 1000
     python benchmarks/agreement.py sharp --count 600 --processes 8
     python benchmarks/agreement.py batches --device cuda
 
 - published: images, statistics and p-values of the authors' four models, computed in float32 on a grid of step 1e-3.
+- narrow: the same images with error bars of 1e-10, in both precisions, and of 1e-6.
 - dense: a float64 grid of step 1e-3, 5e-5 within 0.1 of z_obs, whose boundaries are bisected, on the authors' models.
 - dips: smooth functions with one dip of the narrowest width that the search promises to find, or of half of it.
 - sharp: tiny transformers with weights up to 200 times the usual ones.
@@ -47,10 +49,11 @@ from truncated import bounds_on_log_p, log_pvalue
 DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
 GRID_ERROR = 1e-9  # how far the p of the grid may itself be off: its boundaries are brackets of 1e-12
 BETWEEN = 64  # points at which a model is asked where grid and search differ: the grid overlooks what is narrower
-TOLERANCE = 1e-6
+TOLERANCE, NARROW = 1e-6, 1e-10
 PRECISIONS = ("float64", "mixed")
 SIDES = {"d8": 8, "d16small": 16, "d16": 16, "d32": 32, "d64": 64}
 NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "AR(1), 0.5": AR1(0.5)}
+PUBLISHED = ("d8", "d16small", "d16", "d32")  # models with published values
 PUBLISHED_AS = {"independent": "iid", "AR(1), 0.5": "corr"}
 FIRST_CORRELATED_PIXEL = {8: 0.9670491499012616, 16: 0.009559821149255065, 32: -0.43690113098034805}
 """What the published correlated images start with: LAPACK libraries differ in the signs of singular vectors."""
@@ -105,7 +108,7 @@ def published_row(case: tuple[str, str], reference: Path, device: str) -> list[s
 
 def published(asked: argparse.Namespace) -> None:
     """Compare with the published values."""
-    cases = [(name, noise) for noise in NOISES for name in ("d8", "d16small", "d16", "d32")]
+    cases = [(name, noise) for noise in NOISES for name in PUBLISHED]
     row = partial(published_row, reference=asked.reference, device=asked.device)
     rows = on_processes(row, cases, asked.processes)
     header = [
@@ -279,10 +282,46 @@ def batches(asked: argparse.Namespace) -> None:
     table(["precision", "images together", "greatest difference of p"], rows())
 
 
+def narrow_row(case: tuple[str, str], reference: Path, device: str, images: int) -> list[str] | None:
+    """Return how far p of error bars of NARROW is from that of other settings, for the images of a model."""
+    name, noise = case
+    drawn = published_images(SIDES[name], noise)
+    if drawn is None:
+        return None
+    bars = {"float64": NARROW, "mixed": NARROW, "usual": TOLERANCE}
+    found = {}
+    for setting, tol in bars.items():
+        search = SpectralSearch(tol=tol, precision="mixed" if setting == "mixed" else "float64")
+        settings = {"noise": NOISES[noise], "device": device, "search": search, "confidence_level": None}
+        found[setting] = AttentionTest.from_pretrained(reference / name, **settings).map(drawn[:images])
+    pvalues = {setting: np.array([result.pvalue for result in results]) for setting, results in found.items()}
+    greatest = [f"{np.abs(pvalues[setting] - pvalues['float64']).max():.1e}" for setting in ("mixed", "usual")]
+    evaluations = [f"{np.mean([result.evaluations for result in results]):.0f}" for results in found.values()]
+    converged = sum(result.status == "converged" for results in found.values() for result in results)
+    return [
+        name,
+        noise,
+        str(len(pvalues["usual"])),
+        f"{converged} of {3 * len(pvalues['usual'])}",
+        *greatest,
+        *evaluations,
+    ]
+
+
+def narrow(asked: argparse.Namespace) -> None:
+    """Compare narrow error bars with each other and with the usual ones."""
+    row = partial(narrow_row, reference=asked.reference, device=asked.device, images=asked.count)
+    cases = [(name, noise) for noise in NOISES for name in PUBLISHED]
+    found = on_processes(row, cases, asked.processes)
+    header = ["model", "noise", "images", "converged", "float64 and mixed, 1e-10", "1e-6 and 1e-10, float64"]
+    columns = [f"evaluations, {setting}" for setting in ("float64, 1e-10", "mixed, 1e-10", "float64, 1e-6")]
+    table([*header, *columns], (row for row in found if row is not None))
+
+
 def main() -> None:
     """Print the tables of one part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {part.__name__: part for part in (published, dense, dips, sharp, batches)}
+    parts = {part.__name__: part for part in (published, narrow, dense, dips, sharp, batches)}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--reference", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "reference")
     parser.add_argument("--models", nargs="+", choices=SIDES, default=list(SIDES))

@@ -46,6 +46,7 @@ MEASURED = ("attention", "contrast", "images", "noise", "pipeline", "region", "s
 SECTIONS = {
     "agreement": {
         "published": "agreement.py published --device {device} --processes {processes}",
+        "narrow": "agreement.py narrow --count 100 --device {device} --processes {processes}",
         "dense": "agreement.py dense --count 50 --device {device} --processes {processes}",
         "dips": "agreement.py dips --count 1000 --processes {processes}",
         "sharp": "agreement.py sharp --count 600 --processes {processes}",
