@@ -167,10 +167,17 @@ def versions() -> dict[str, str]:
     return known
 
 
+def overridden(command: str, options: str) -> str:
+    """Return a command with further options, without those of the same names that it had."""
+    names = [word for word in options.split() if word.startswith("--")]
+    parts = re.split(r" (?=--)", command)
+    return " ".join([*(part for part in parts if part.split()[0] not in names), options]).strip()
+
+
 def measure(page: str, sections: list[str], device: str, processes: int, options: str, out: Path) -> None:
     """Run the scripts of sections, with further options, and keep what they print."""
     for name in sections or SECTIONS[page]:
-        command = f"{SECTIONS[page][name].format(device=device, processes=processes)} {options}".strip()
+        command = overridden(SECTIONS[page][name].format(device=device, processes=processes), options)
         print(f"{page}, {name}: python benchmarks/{command}", file=sys.stderr, flush=True)
         code, start = code_checksum(), time.monotonic()
         done = subprocess.run(

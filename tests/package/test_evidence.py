@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "evidence"
 MEASURED = sorted(path.stem for path in PAGES.glob("*.json"))
 
-MODELS = r"ViT-B/16 at 224|ViT-L/16 at 384|DINOv2-L/14 at 518|16x16"
+MODELS = r"ViT-B/16 at 224|ViT-L/16 at 384|DINOv2-L/14 at 518|ResNet-18|16x16"
 STATED = re.compile(rf"{{[{{%].*?[%}}]}}|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|{MODELS}|95%|\d+\.\d+\.\d+", re.DOTALL)
 """What a template may state: what is measured, commands, links, models, versions, and the level of intervals."""
 
