@@ -149,7 +149,7 @@ def _cost(series: Series) -> float:
 FORMAT = 1  # version of the summary's format
 
 DERIVATIVE_COST = 3.4
-"""Cost of an evaluation with its derivative, which the adaptive search needs, in plain ones: benchmarks/evaluation.py."""
+"""Cost of an evaluation with its derivative, for the adaptive search, in plain ones: benchmarks/evaluation.py."""
 
 
 def summarise(out: Path) -> dict[str, Any]:
