@@ -61,6 +61,10 @@ class OutputError(AttentestError, RuntimeError):
     """A file that others removed, replaced or changed while a run wrote to it."""
 
 
+class NoRoomError(OutputError, InputError):
+    """A file for which there is no room; another place may have some, so it is an :class:`InputError`, too."""
+
+
 class AttentestWarning(UserWarning):
     """Something to know about a result that is correct nevertheless."""
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from attentest.errors import InputError
+from attentest.errors import InputError, NoRoomError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors that a full disk, a quota, or a limit of a file's size give."""
 
 
 def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) -> None:
@@ -35,10 +39,15 @@ def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) ->
         finally:
             scratch.unlink(missing_ok=True)
     except OSError as error:
-        reason = error.strerror or str(error)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "free some space and run again" if full else "give a place that can be written to"
-        raise InputError(f"{name} {target} cannot be written ({reason.rstrip('.')}): {advice}.") from None
+        raise unwritten(f"{name} {target}", error) from None
+
+
+def unwritten(what: str, error: OSError, safe: str = "") -> InputError:
+    """Return the error of an output that the system does not let be written; ``safe`` says what is not lost."""
+    full = error.errno in NO_ROOM
+    advice = "free some space and run again" if full else "give a place that can be written to"
+    reason = (error.strerror or str(error)).rstrip(".")
+    return (NoRoomError if full else InputError)(f"{what} cannot be written ({reason}): {advice}{safe}.")
 
 
 def as_path(path: Any, name: str) -> Path:
@@ -123,6 +132,14 @@ class GrowingFile:
         self.file.flush()
         os.fsync(self.file.fileno())
         self._size = None if size is None else size + len(content)
+
+    def copy_to(self, other: BinaryIO, size: int) -> bool:
+        """Copy the first bytes of the file, which may have been removed; return whether all of them are there."""
+        self.file.seek(0)
+        shutil.copyfileobj(self.file, other)
+        whole = other.tell() >= size
+        other.truncate(other.seek(min(size, other.tell())))
+        return whole
 
     def change(self) -> str | None:
         """Return what others have done to the file, such as "removed"; None if it is as this process left it."""

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -401,10 +403,24 @@ def test_a_full_disk_ends_in_one_sentence(
     Path("figure.png").symlink_to("/dev/full")
     done = run_main(capsys, "test", "scan.npy", "--noise", "1", "--model", str(bundled_model(8)), "--tol", "1e-3",
                     "--no-interval", "--figure", "figure.png")  # fmt: skip
-    assert done.code == 2
+    assert done.code == 3
     assert "scan.npy" in done.out  # the numbers are printed although the figure fails
     assert "No space left on device" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_output_for_which_there_is_no_room_ends_in_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "attentest", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith("attentest: standard output cannot be written (No space left on device): free")
 
 
 def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from attentest.errors import AttentestWarning, InputError
+from attentest.files import GrowingFile
 from attentest.images import image_source
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun
@@ -24,6 +26,7 @@ from attentest.presentation.tables import csv_lines, write_csv
 from attentest.presentation.tested_batch import batch_of_folder
 from attentest.runs.record_lines import add_line
 from attentest.runs.records import RecordFile
+from attentest.search import SpectralSearch
 from command_line import Done, run_main
 
 COUNT = 5  # images of the fixture
@@ -81,8 +84,6 @@ def replace_results() -> None:
     ("change", "words"),
     [
         (lambda: shutil.rmtree("o"), "was removed"),
-        (lambda: RESULTS.write_bytes(b""), "was cut off"),
-        (lambda: os.truncate(RESULTS, RESULTS.stat().st_size // 2), "was cut off"),
         (replace_results, "was replaced by another file"),
     ],
 )
@@ -189,6 +190,37 @@ def test_a_table_that_is_taken_away_ends_the_run_and_is_written_again(
     assert f"its rows are {'in ' + str(kept) if replaced else 'there again'}." in done.err
     assert table(str(kept)) == table("whole.csv")[:3]
     assert not replaced or Path("table.csv").read_text() == "other"
+
+
+def test_the_output_of_a_run_among_the_images_is_not_tested(run: Callable[..., Done]) -> None:
+    Path("scans/tested").mkdir()
+    assert run("scans", "--recursive", "--out", "scans/tested").code == 0
+    np.save("scans/tested/map.npy", np.zeros((2, 2)))  # as one that was saved
+    done = run("scans", "--recursive", "--out", "scans/tested")
+    assert done.code == 0, done.err
+    assert "note: scans/tested holds the output of a run, and is left out." in done.err
+    assert RecordFile(Path("scans/tested/results.jsonl")).read().rows.keys() == {
+        f"scans/{number}.npy" for number in range(COUNT)
+    }
+
+
+def test_a_record_for_which_there_is_no_room_is_not_reported_as_a_line(
+    run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = GrowingFile.append
+
+    def full(self: GrowingFile, content: bytes) -> None:
+        if self.path == RESULTS and b"3.npy" in content:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self, content)
+
+    monkeypatch.setattr(GrowingFile, "append", full)
+    monkeypatch.setattr(SpectralSearch, "images_together", lambda *_: 1)
+    done = run("scans", "--out", "o", "--json")
+    assert done.code == 3, done.err
+    assert "o/results.jsonl cannot be written (No space left on device): free some space and run again" in done.err
+    assert [json.loads(line)["image"] for line in done.out.splitlines()] == [f"scans/{n}.npy" for n in range(3)]
+    assert len(RecordFile(RESULTS).read().rows) == 3
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "runs.jsonl"])

@@ -82,6 +82,7 @@ def assert_same(found: dict[str, Any], local: dict[str, Any]) -> None:
         assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-9)), name
 
 
+@pytest.mark.filterwarnings("ignore:.*has ended while it worked")
 def test_workers_give_what_the_local_engine_gives_whatever_is_lost(
     with_workers: WithWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def test_what_is_kept_of_rows_is_chosen_and_the_rest_can_be_read_again(file: Rec
     assert list(file.rows_at([records.places[1], records.places[0]])) == [row(1), row(0, name="tried again")]
     with file.writing(HEADER, keep=lambda row: {}) as writer:
         assert writer.records.rows == {0: {}, 1: {}}
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged \('nothing' is missing\)"):
+    with pytest.raises(InputError, match=r"lines 3, 4, 5 of .* are damaged \(the first: 'nothing' is missing\)"):
         file.read(keep=lambda row: {"p": row["nothing"]})
 
 
@@ -136,7 +136,7 @@ def test_lines_that_are_copied_or_exchanged_are_damage(file: RecordFile) -> None
     lines = file.path.read_bytes().splitlines(keepends=True)
     for copied in ([*lines, lines[2]], [*lines[:2], lines[4], lines[3], lines[2]]):  # the first try would count
         file.path.write_bytes(b"".join(copied))
-        with pytest.raises(InputError, match=r"is damaged \(it was written as line \d and is not in its place"):
+        with pytest.raises(InputError, match=r"(is|are) damaged \(.*it was written as line \d and is not in its place"):
             file.read()
 
 
@@ -226,14 +226,6 @@ def replace(path: Path) -> None:
     path.with_name("other").replace(path)
 
 
-def cut(path: Path) -> None:
-    os.truncate(path, FIRST_LENGTH + 10)
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
 def lengthen(path: Path) -> None:
     with open(path, "a") as other:
         other.write("other\n")
@@ -245,8 +237,6 @@ def lengthen(path: Path) -> None:
     [
         (remove, "removed"),
         (replace, "replaced by another file"),
-        (cut, "cut off"),
-        (empty, "cut off"),
         (lengthen, "written to by another process"),
     ],
 )
@@ -265,6 +255,21 @@ def test_a_file_that_is_taken_away_ends_the_run_and_its_rows_are_kept(
     assert (kept == file.path) == (changed is None)
     assert list(RecordFile(kept).read().rows) == [0, 1, 2][: 2 + (not at_the_end)]
     assert changed in (None, file.path.read_bytes())
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0.9, [0]), (0.0, [])])
+def test_a_file_that_is_cut_off_ends_the_run_and_what_is_left_of_it_is_gone_on_from(
+    file: RecordFile, keep: float, left: list[int]
+) -> None:
+    add(file, row(0))
+    ended = "rows.jsonl was cut off while the run wrote to it, so the run has ended; the same command goes on"
+    with pytest.raises(OutputError, match=ended), file.writing(HEADER) as writer:  # noqa: PT012
+        writer.add([row(1)])
+        os.truncate(file.path, int(keep * file.path.stat().st_size))
+        writer.add([row(2)])
+    assert list(file.path.parent.iterdir()) == [file.path]
+    add(file, row(3))
+    assert list(file.read().rows) == [*left, 3]
 
 
 def test_an_interrupted_write_is_no_change_of_others(file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -427,7 +427,7 @@ def test_what_stopped_a_run_is_said_and_not_that_its_record_failed(
 
     (tmp_path / "runs.jsonl").mkdir()
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"base8-correlated.jsonl cannot be written to \(No space left on device"):
+    with pytest.raises(InputError, match=r"base8-correlated.jsonl cannot be written \(No space left on device"):
         run(settings_of(tmp_path, NULL, count=1), tmp_path)
 
 

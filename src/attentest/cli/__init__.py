@@ -19,6 +19,7 @@ from attentest.cli.simulation import calibrate, power
 from attentest.cli.studies import brain, reproduce
 from attentest.cli.test import test
 from attentest.errors import AttentestError, AttentestWarning, OutputError
+from attentest.files import NO_ROOM, unwritten
 
 app = typer.Typer(
     name="attentest",
@@ -68,6 +69,8 @@ def main() -> None:
             raise
         fail("interrupted before the command began.", INTERRUPTED)
     except OSError as error:
+        if error.filename is None and error.errno in NO_ROOM:
+            fail(str(unwritten("standard output", error)), OUTPUT_CHANGED)
         where = f" ({error.filename})" if error.filename else ""
         fail(f"{error.strerror or error}{where}.", 1)
 

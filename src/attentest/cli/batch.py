@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attentest.cli.output import Interruption, print_json, progress_bar, say
-from attentest.errors import InputError, OutputError, counted, listed, worded
-from attentest.files import GrowingFile, free_name
+from attentest.errors import OutputError, counted, listed, worded
+from attentest.files import GrowingFile, free_name, unwritten
 from attentest.presentation import rows as tables
 from attentest.presentation import words
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
@@ -99,8 +99,8 @@ class BatchOutput:
                         rows.set(name, image_rows)
                     with interruption.writing():
                         log.lines = write(records)
+                        self._print_records(records)
                         self.write_rows(chain.from_iterable(finished.values()))
-                    self._print_records(records)
             with interruption.writing():
                 write([])  # notices what was done to the file since the last records
         with interruption.writing():
@@ -119,7 +119,7 @@ class BatchOutput:
             self._check_table(self._file)
             self._file.append(b"".join(csv_lines(cells)))
         except OSError as error:
-            raise InputError(f"the table {self._csv} cannot be written to ({error.strerror}).") from None
+            raise unwritten(f"the table {self._csv}", error) from None
 
     def _check_table(self, file: GrowingFile) -> None:
         """Raise an error if others removed, replaced or changed the CSV file; rows will then be written elsewhere."""

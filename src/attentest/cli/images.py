@@ -138,6 +138,9 @@ def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...] | 
     found: list[Path] = []
     for place, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = [name for name in folders if recursive and not name.startswith(".")]
+        for name in [name for name in folders if _holds_records(Path(place, name))]:
+            say(f"attentest: note: {Path(place, name)} holds the output of a run, and is left out.")
+            folders.remove(name)
         listed = (Path(place, name) for name in files if not name.startswith("."))
         found.extend(
             path for path in listed if path.name.lower().endswith(known) or (suffixes is None and is_dicom(path))
@@ -146,6 +149,14 @@ def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...] | 
         deeper = "" if recursive is not False else "; --recursive looks into the folders in it too"
         raise InputError(f"there is no image file in the folder {folder}{deeper}.")
     return sorted(found, key=lambda path: path.parts)
+
+
+def _holds_records(folder: Path) -> bool:
+    """Return whether a folder is the output of a run, whose saved maps and figures are no images to be tested."""
+    from attentest.runs.record_lines import begins_as_records
+    from attentest.runs.records import RESULTS, RUNS
+
+    return any(begins_as_records(folder / name) for name in (RESULTS, RUNS))
 
 
 def _listed(path: Path) -> list[Path]:

@@ -119,16 +119,18 @@ class Interruption:
         except AttentestError as error:
             self.error = self.error or error
 
-    def finish(self, asked: int, called: str) -> None:
+    def finish(self, asked: int, called: str, kept: bool = False) -> None:
         """End the command if it was interrupted, after Ctrl-C with a message about the number of finished items.
 
-        So many were asked for, and ``called`` is what one of them is called, such as "image".
+        So many were asked for, and ``called`` is what one of them is called, such as "image". Those that are finished
+        may be kept in a directory.
         """
         if self.error is not None:
             raise self.error
         if self.happened:
             were = "was" if asked == 1 else "were"
-            raise Interrupted(f"{self.done:,} of {counted(asked, called)} {were} finished.")
+            onwards = "; the same command goes on from there" if kept else ""
+            raise Interrupted(f"{self.done:,} of {counted(asked, called)} {were} finished{onwards}.")
 
 
 @contextmanager

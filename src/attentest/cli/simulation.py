@@ -209,7 +209,7 @@ def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where:
     if calibration is not None:
         values = {"asked": images, "seed": drawing.seed, **calibration.to_dict(), "settings": null_images.test.settings}
         drawing.report(calibration, values, calibration.counted(), calibration.conclusion())
-    interruption.finish(images, called)
+    interruption.finish(images, called, kept=drawing.out is not None)
     if calibration is not None and calibration.failures:
         say(f"attentest: {len(calibration.failures)} of {counted(images, called)} could not be tested.")
         raise typer.Exit(SOME_FAILED)

@@ -145,7 +145,7 @@ def test(
                     sensitivities.print()
     say_failures(failed, len(rows), dimension, asked.stack)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
-    interruption.finish(len(sources), worded("image", dimension))
+    interruption.finish(len(sources), worded("image", dimension), kept=folder is not None)
     if failed:
         raise typer.Exit(SOME_FAILED)
 

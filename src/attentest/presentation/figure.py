@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attentest.checks import positive_number
 from attentest.errors import InputError, worded
-from attentest.files import check_output_path
+from attentest.files import check_output_path, unwritten
 from attentest.markup import plain
 from attentest.presentation.tables import elided
 
@@ -46,10 +46,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        reason = (error.strerror or str(error)).rstrip(".")
-        raise InputError(
-            f"the figure {path} cannot be written ({reason}): give a place that can be written to."
-        ) from None
+        raise unwritten(f"the figure {path}", error) from None
 
 
 def shown_figure(width: float, height: float, *, arranged: bool = True) -> Figure:

@@ -98,6 +98,8 @@ class Watch(Generic[Worker]):
     """The workers."""
     seconds: float
     """How long a worker may be silent."""
+    ended: set[Worker] = field(default_factory=set, init=False)
+    """Workers that were ended because they were silent."""
     _silent: dict[Worker, tuple[int, float]] = field(default_factory=dict, init=False)  # signs, and since when none
     _reported: list[str] = field(default_factory=list, init=False)  # sentences that are not said yet
     _over: threading.Event = field(default_factory=threading.Event, init=False)
@@ -133,6 +135,7 @@ class Watch(Generic[Worker]):
                     "go to another."
                 )
             if seconds >= limit:
+                self.ended.add(worker)
                 self.workers.kill(worker)
             silent[worker] = signs, seconds
         self._silent = silent
@@ -251,7 +254,7 @@ class PooledEngine(ABC, Generic[Worker]):
                         self._running[worker] = waiting.popleft()
                         workers.send(worker, self._running[worker].tasks)
                         waiting.extend(islice(shards, 0 if waiting else 1))
-                    for shard, outcome in self._outcomes(workers):
+                    for shard, outcome in self._outcomes(workers, watch):
                         if isinstance(outcome, str) and not shard.is_hopeless:
                             waiting.extend(shard.again())
                             continue
@@ -279,7 +282,7 @@ class PooledEngine(ABC, Generic[Worker]):
     def _new_workers(self, *place: Any) -> Workers[Worker]:
         """Return what starts workers for a place."""
 
-    def _outcomes(self, workers: Workers[Worker]) -> Iterator[tuple[Shard[Any], list[Any] | str]]:
+    def _outcomes(self, workers: Workers[Worker], watch: Watch[Worker]) -> Iterator[tuple[Shard[Any], list[Any] | str]]:
         """Yield tasks with their items, or why there are none; a lost worker is replaced."""
         for worker, answer in workers.answers():
             if answer.state is State.UNUSABLE:
@@ -293,6 +296,9 @@ class PooledEngine(ABC, Generic[Worker]):
             if answer.state is State.LOST:
                 workers.end_worker(worker)
                 self._lost_at_start = self._lost_at_start + 1 if is_new else 0
+                if left.tasks and worker not in watch.ended:
+                    said = f"{workers.name_of(worker)} has ended while it worked, as one does when memory is short"
+                    warnings.warn(f"{said}: its tasks go to another.", AttentestWarning, stacklevel=2)
                 if self._lost_at_start == MOST_LOST_AT_START:
                     raise InputError(f"{MOST_LOST_AT_START} workers in a row could not be started ({reason}).")
                 self._starting.append(workers.start_worker())

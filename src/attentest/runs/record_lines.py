@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import secrets
-import shutil
 import tempfile
 import time
 import warnings
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from attentest.errors import AttentestWarning, InputError, OutputError
-from attentest.files import GrowingFile, free_name, make_directory, sync_directory
+from attentest.files import GrowingFile, free_name, make_directory, sync_directory, unwritten
 
 try:
     import fcntl
@@ -127,6 +126,15 @@ def file_key(file: BinaryIO, path: Path) -> bytes:
     return key if complete else b""
 
 
+def begins_as_records(path: Path) -> bool:
+    """Return whether there is a file that begins as those that attentest writes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FIRST)) == FIRST
+    except OSError:
+        return False
+
+
 def _check_regular(path: Path) -> None:
     """Raise an error for a pipe, for example, which cannot be read twice and may never end."""
     if path.exists() and not path.is_file():
@@ -134,15 +142,11 @@ def _check_regular(path: Path) -> None:
 
 
 class LineWriter:
-    """Adds lines to a file, open for reading and adding, that ends with its last complete line.
+    """Adds lines to a file, open for reading and adding, that ends with its last complete line."""
 
-    ``copy`` is an open file with the same content that no one else can reach, from which the file is written again if
-    it is taken away; None if that is not worth it.
-    """
-
-    def __init__(self, path: Path, file: BinaryIO, end: End, copy: BinaryIO | None) -> None:
+    def __init__(self, path: Path, file: BinaryIO, end: End) -> None:
         self.path, self.end = path, end
-        self._growing, self._copy = GrowingFile(path, file), copy
+        self._growing = GrowingFile(path, file)
 
     def add(self, values: Sequence[Values]) -> None:
         """Write objects, if there are any; they are on the disk when this returns."""
@@ -157,18 +161,12 @@ class LineWriter:
             lines.append(_sealed(json.dumps({"line": place, **value}, allow_nan=False).encode(), key))
         content = b"".join(lines)
         try:
-            if self._copy is not None:
-                self._copy.write(content)
-                self._copy.flush()
-            self.check()
+            self.check(content)
             self._growing.append(content)
         except OSError as error:
             with suppress(OSError):
                 self._growing.file.close()  # otherwise closing would try the write again, and its error hide this one
-            raise InputError(
-                f"{self.path} cannot be written to ({error.strerror}): free some space and run again, earlier rows "
-                "are safe."
-            ) from None
+            raise unwritten(str(self.path), error, ", earlier rows are safe") from None
         self.end = End(
             size=self.end.size + len(content),
             lines=self.end.lines + len(lines),
@@ -176,16 +174,24 @@ class LineWriter:
             key=key,
         )
 
-    def check(self) -> None:
-        """Raise an error, once, if others removed, replaced or changed the file; its records are written again."""
+    def check(self, content: bytes = b"") -> None:
+        """Raise an error, once, if others removed, replaced or changed the file; its records are written again.
+
+        So is what was to be added. A file that has no name any more has its content for as long as it is open. Of one
+        that was cut off there is what is left of it.
+        """
         change = None if self._growing.file.closed else self._growing.change()
         if change is not None:
-            self._growing.file.close()
-            rescued = "" if self._copy is None else self._written_again(self._copy)
+            try:
+                rescued = self._written_again(content)
+            finally:
+                self._growing.file.close()
             raise OutputError(f"{self.path} was {change} while the run wrote to it, so the run has ended{rescued}.")
 
-    def _written_again(self, copy: BinaryIO) -> str:
-        """Write the records where nothing is in the way, and say where."""
+    def _written_again(self, content: bytes) -> str:
+        """Write the records, and what was to be added, where nothing is in the way, and say where."""
+        if os.fstat(self._growing.file.fileno()).st_size < self.end.size:
+            return "; the same command goes on from what is left of it"
         # There may be a file now where its directory was.
         folder = self.path.parent if self.path.parent.is_dir() else free_name(self.path.parent)
         for path in (folder / self.path.name, Path(tempfile.gettempdir()) / self.path.name):
@@ -193,11 +199,13 @@ class LineWriter:
             with suppress(OSError, InputError):
                 make_directory(path.parent)
                 with open(path, "xb") as file:
-                    copy.seek(0)
-                    shutil.copyfileobj(copy, file)
+                    whole = self._growing.copy_to(file, self.end.size)
+                    file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
                 sync_directory(path.parent)
+                if not whole:
+                    continue
                 where = "there again" if path == self.path else f"in {path}: move that file to its place"
                 return f"; all its records are {where}, and the same command goes on from there"
         return ", and its records could not be written anywhere else"
@@ -230,7 +238,7 @@ def add_line(path: Path, values: Values) -> None:
         end = read_lines(path, lambda values, place: None, lambda number, reason: None)
         file.truncate(end.size)  # drops an unfinished line
         try:
-            LineWriter(path, file, end, copy=None).add([values])
+            LineWriter(path, file, end).add([values])
         except BaseException:  # an interrupt too leaves the file as it was
             os.truncate(path, end.size)
             raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import shlex
-import shutil
 import sys
 import time
 import warnings
@@ -16,7 +15,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -43,6 +41,7 @@ RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
 LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
+MOST_LINES = 20  # that are damaged, and that a message names
 MOST_DIFFERENCES = 5  # between two tests that a message names
 
 
@@ -89,15 +88,27 @@ class RecordFile:
                 rows[row["image"]] = row if keep is None else keep(row)
                 places[row["image"]] = place
 
+        bad: list[tuple[int, str]] = []
+
         def damaged(number: int, reason: str) -> None:
-            raise InputError(
-                f"line {number} of {self.path} is damaged ({reason}): remove it, and its row is made anew."
-                if headers
-                else f"{self.path} is damaged: line 2, which says how all rows were made, is not there (line {number}: "
-                f"{reason}); put back a copy of the file, or move it away and run again."
-            )
+            if not headers:
+                raise InputError(
+                    f"{self.path} is damaged: line 2, which says how all rows were made, is not there (line {number}: "
+                    f"{reason}); put back a copy of the file, or move it away and run again."
+                )
+            bad.append((number, reason))
 
         end = read_lines(self.path, add, damaged)
+        if bad:
+            numbers = [str(number) for number, _ in bad]
+            which = f"line {numbers[0]}" if len(bad) == 1 else f"lines {', '.join(numbers[:MOST_LINES])}"
+            more = f" and {len(bad) - MOST_LINES} more" if len(bad) > MOST_LINES else ""
+            its = (
+                "is damaged ({}): remove it, and its row is"
+                if len(bad) == 1
+                else ("are damaged (the first: {}): remove them, and their rows are")
+            )
+            raise InputError(f"{which}{more} of {self.path} {its.format(bad[0][1])} made anew.")
         return Records(headers=headers, rows=rows, places=places, end=end)
 
     def rows_at(self, places: Iterable[int]) -> Iterator[Row]:
@@ -141,13 +152,11 @@ class RecordFile:
 
         With ``keep``, only what it returns of each row that the file has is in memory.
         """
-        with open_to_add(self.path) as file, TemporaryFile(dir=self.path.parent, buffering=0) as copy:
+        with open_to_add(self.path) as file:
             records = self.read(check_row, keep=keep)
             self.check_same(records, header)
             file.truncate(records.end.size)
-            file.seek(0)
-            shutil.copyfileobj(file, copy)
-            lines = LineWriter(self.path, file, records.end, copy)
+            lines = LineWriter(self.path, file, records.end)
             yield RecordWriter(lines, header, records)
             lines.check()
 
