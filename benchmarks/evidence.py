@@ -85,7 +85,7 @@ SECTIONS = {
         "resnet": "networks.py resnet --sizes 32 32 64 128 224 --device {device}",
     },
     "comparison": {
-        "validity": "comparison.py validity --signals 800 --processes {processes}",
+        "validity": "comparison.py validity --signals 500 --gammas 0.5 --processes {processes}",
         "plain": "comparison.py plain --signals 200",
         "beside": "beside_si4attention.py --count 12",
     },
