@@ -10,6 +10,7 @@ raised square. Images are N(0, 1).
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -122,7 +123,7 @@ def trained(kind: str, device: str) -> torch.nn.Module:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(f"{kind}: loss {loss.item():.3f} after {STEPS} steps of training", flush=True)
+    print(f"{kind}: loss {loss.item():.3f} after {STEPS} steps of training", file=sys.stderr)
     return torch.nn.Module.eval(model)
 
 
@@ -238,7 +239,7 @@ def main() -> None:
         converged, none = f"{statuses['converged']} of {len(tested)}", asked.images - len(tested)
         cells = (name, shares, kolmogorov, converged, none, f"{evaluations:.0f}", f"{taken:.1f}")
         print(f"| {cells[0]}", *cells[1:], f"{len(outside)} of {len(usable)}", sep=" | ", end=" |\n", flush=True)
-        print(*outside, sep="\n", end="\n" if outside else "", flush=True)
+        print(*outside, sep="\n", end="\n" if outside else "", file=sys.stderr)
     if asked.only not in ("", "times"):
         return
     model = models["bundled"]

@@ -12,6 +12,7 @@ grid, bisected where they change.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -125,7 +126,7 @@ def random_networks(count: int, processes: int, sampled: bool, step: float) -> N
                 f"{np.median(distance):.0e} | {bar.max():.1e} | {np.median(evaluations):.0f} |",
                 flush=True,
             )
-            print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
+            print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
 
 
 def trained_network(count: int, device: str, only: str) -> None:
