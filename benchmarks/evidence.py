@@ -138,16 +138,15 @@ def parsed_tables(text: str) -> list[dict[str, Any]]:
         if not line.startswith("|"):
             before.append(line)
             continue
-        header = cells(line)
-        next(lines)
-        rows = []
+        header, rows, after = cells(line), [], []
         for line in lines:
             if not line.startswith("|"):
-                before = [*before, line]
+                after = [line]
                 break
-            rows.append(cells(line))
+            if not set(line) <= set("|-: "):
+                rows.append(cells(line))
         tables.append({"title": " ".join(part for part in before if part).strip(), "header": header, "rows": rows})
-        before = []
+        before = after
     return tables
 
 
