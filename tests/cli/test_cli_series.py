@@ -168,3 +168,35 @@ def test_maps_of_nifti_volumes_keep_the_affine(capsys: pytest.CaptureFixture[str
         assert np.allclose(saved.affine, affine)
         assert saved.get_data_dtype() == dtype
         assert np.array_equal(np.asarray(saved.dataobj)[..., 0], np.load(plain).T)
+
+
+def test_a_mask_or_a_reference_that_lies_elsewhere_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    affine = np.diag([0.5, 0.75, 2.5, 1.0])
+    mirrored = np.diag([-0.5, 0.75, 2.5, 1.0])
+    mask = (volume(0) < 9).astype(np.uint8)
+    for name, values, place in (
+        ("head.nii", volume(0), affine),
+        ("before.nii", volume(1), affine),
+        ("elsewhere.nii", volume(1), mirrored),
+        ("mask.nii", mask, affine),
+        ("masks/head.nii", mask, mirrored),
+    ):
+        Path(name).parent.mkdir(exist_ok=True)
+        nibabel.save(nibabel.Nifti1Image(values, place), name)
+    assert run(capsys, "head.nii", "--mask", "mask.nii").code == 0
+    for asked, named in (
+        (("--mask", "masks/head.nii"), "mask masks/head.nii"),
+        (("--mask", "masks"), "mask masks/head.nii"),
+        (("--contrast", "reference", "--reference", "elsewhere.nii"), "reference elsewhere.nii"),
+    ):
+        done = run(capsys, "head.nii", *asked)
+        assert done.code == 2
+        assert f"the {named} lies elsewhere in space than head.nii (their affines differ)" in done.err
+    assert run(capsys, "head.nii", "--contrast", "reference", "--reference", "before.nii").code == 0
+    ring = ("--contrast", "neighbourhood:3", "--spacing")
+    note = "--spacing is not that of head.nii, 2.5,0.75,0.5 (slices, rows, columns)"
+    assert note in run(capsys, "head.nii", *ring, "0.5,0.75,2.5").err
+    assert note not in run(capsys, "head.nii", *ring, "2.5,0.75,0.5").err
+    done = run_main(capsys, "noise", "fit", "head.nii", "before.nii", "--out", "noise.json")
+    assert "Whole volumes are read with --axes 3." in done.err

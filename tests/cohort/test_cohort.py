@@ -367,3 +367,31 @@ def test_images_of_one_name_need_their_folders_and_slices_of_a_stack_do_not(tmp_
     table.write_text("image,group\n1.png,x\n")
     with pytest.raises(InputError, match=r"one row for several images called '1.png'"):
         read_table(table, names, "image", ["group"])
+    table.write_text("image,group\na/1.png,x\nb/1.png,y\n")
+    folders = ["study/a/1.png", "study/b/1.png"]
+    assert read_table(table, folders, "image", ["group"])["group"] == dict(zip(folders, "xy", strict=True))
+    table.write_text("image,group\nMu\u0308ller.png,x\n")  # as macOS has it
+    assert read_table(table, ["M\u00fcller.png"], "image", ["group"])["group"] == {"M\u00fcller.png": "x"}
+
+
+@pytest.mark.filterwarnings("ignore:.* has the results of")
+def test_an_image_under_two_names_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "tested")
+    assert run_main(capsys, "test", str(folder / "scans/0.npy"), *asked).code == 0
+    done = run_main(capsys, "cohort", "tested")
+    assert done.code == 2
+    assert f"one image under several names, such as 'scans/0.npy' and '{folder / 'scans/0.npy'}'" in done.err
+
+
+@pytest.mark.filterwarnings("ignore:.* has the results of")
+def test_runs_that_share_their_added_noise_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "together")
+    for number in range(2):
+        Path(f"patient{number}").mkdir()
+        Path(f"scans/{number}.npy").rename(f"patient{number}/flair.npy")
+        assert run_main(capsys, "test", f"patient{number}", *asked).code == 0
+    done = run_main(capsys, "cohort", "together")
+    assert done.code == 2
+    assert "'patient0/flair.npy' and 'patient1/flair.npy' of together were tested in several runs" in done.err
+    assert run_main(capsys, "test", "patient0", "patient1", *asked[:-1], "apart").code == 0
+    assert run_main(capsys, "cohort", "apart").code == 0

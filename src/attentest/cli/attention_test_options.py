@@ -211,8 +211,8 @@ class AttentionTestOptions:
         f"What the mean of the region is compared with: {CONTRASTS.choices()}.", default="background"
     )
     spacing: str | None = compared_option(
-        "For --contrast neighbourhood: distances of pixels along each axis, such as 2.5,0.7,0.7 in mm; RADIUS is then "
-        "in the same unit.",
+        "For --contrast neighbourhood: distances of pixels along each axis (slices, rows, columns), such as "
+        "2.5,0.7,0.7 in mm; RADIUS is then in the same unit.",
         metavar="LENGTHS",
         shown_default="1, so that RADIUS is in pixels",
     )

@@ -17,7 +17,11 @@ from attentest.files import same_file
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from attentest.images.image_source import ImageSource
+    from attentest.images.mask import Masks
 
 
 LISTS = (".txt", ".list")  # suffixes of text files with a path on each line
@@ -103,6 +107,62 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
     for image, reference in zip(images, paired, strict=False):
         if same_file(image.path, reference.path):
             raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
+
+
+def check_places(
+    images: Sequence[ImageSource],
+    references: Sequence[ImageSource],
+    mask: Masks | str | None,
+    spacing: Sequence[float] | None,
+) -> None:
+    """Raise an error for a NIfTI file of a mask or a reference that lies elsewhere in space than its image.
+
+    A spacing that is not that of such an image is said.
+    """
+    import numpy as np
+
+    from attentest.images.mask import Masks
+    from attentest.images.nifti import is_nifti
+
+    of_each = references if len(references) == len(images) else [*references] * len(images)
+    said = False
+    for number, image in enumerate(images):
+        affine = _affine(image.path) if is_nifti(image.path) else None
+        if affine is None:
+            continue
+        others = [("reference", of_each[number].path)] if references else []
+        if mask is not None:
+            files = mask.found(image.identity) if isinstance(mask, Masks) else [mask]
+            others += [("mask", Path(file)) for file in files if isinstance(file, (str, Path))]
+        for called, other in others:
+            elsewhere = _affine(other) if is_nifti(other) else None
+            if elsewhere is not None and not np.allclose(affine, elsewhere, rtol=1e-4, atol=1e-3):
+                raise InputError(
+                    f"the {called} {other} lies elsewhere in space than {image.path} (their affines differ), and "
+                    "pixels are compared by their numbers: resample it onto the image, or save it as .npy if it has "
+                    "the pixels of the image."
+                )
+        if spacing is not None and not said:
+            own = np.sqrt(np.square(affine[:3, :3]).sum(axis=0))[::-1][-len(spacing) :]
+            if not np.allclose(spacing, own, rtol=0.01):
+                lengths = ",".join(f"{length:.4g}" for length in own)
+                say(f"attentest: note: --spacing is not that of {image.path}, {lengths} (slices, rows, columns).")
+                said = True
+
+
+def _affine(path: Path) -> NDArray[np.float64] | None:
+    """Return the affine of a NIfTI file; None if it cannot be read, which is reported when it is needed."""
+    try:
+        import nibabel
+    except ImportError:
+        return None
+    errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
+    try:
+        volume: Any = nibabel.load(path)
+        affine: NDArray[np.float64] = volume.affine
+    except (OSError, ValueError, EOFError, *errors):
+        return None
+    return affine
 
 
 def _files(given: Iterable[Path], recursive: bool | None, suffixes: tuple[str, ...] | None) -> Iterator[Path]:

@@ -68,11 +68,20 @@ class ReferenceOptions:
 
     def read(self, sources: Sequence[ImageSource], progress: Move) -> Iterator[ImageLike]:
         """Read images one by one, and report how many are read."""
+        from attentest.images.nifti import is_nifti
         from attentest.images.sample import as_sample
 
         for done, source in enumerate(sources):
             progress(done, len(sources))
-            image = source.read(self.axes)
+            try:
+                image = source.read(self.axes)
+            except InputError as error:
+                whole = (
+                    ""
+                    if self.axes != 2 or self.frame is not None or not is_nifti(source.path)
+                    else (" Whole volumes are read with --axes 3.")
+                )
+                raise InputError(f"{error}{whole}", *error.parameters) from None
             try:
                 yield image if self.axes == 2 else as_sample(image, self.axes)
             except InputError as error:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import unicodedata
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -273,21 +274,47 @@ def read_folder(directory: Path) -> list[tuple[str, ResultRecord | None]]:
     if not (directory / RESULTS).is_file():
         raise InputError(f"{directory} has no {RESULTS}: give a folder of attentest test --out.")
     records: dict[str, ResultRecord | None] = {}
+    contents: dict[str, str] = {}
 
     def keep(line: Row) -> Row:
-        records[str(line["image"])] = None if "error" in line else records_of_line(line)[0]
+        name = str(line["image"])
+        records[name] = None if "error" in line else records_of_line(line)[0]
+        if records[name] is not None and "file" in line:
+            contents[name] = json.dumps([line["file"], name.partition("[")[2]], sort_keys=True)
         return {}
 
     RecordFile(directory / RESULTS).read(keep=keep)
+    if twice := _alike(contents):
+        raise InputError(
+            f"{directory} has one image under several names, such as {twice[0]!r} and {twice[1]!r}, and it would count "
+            "as often: test each image once, into a new folder."
+        )
+    added = {
+        name: json.dumps([record.settings.get(key) for key in ("randomise_seed", "randomise_name")])
+        for name, record in records.items()
+        if record is not None and record.settings.get("randomise") and record.settings.get("randomise_name") is not None
+    }
+    if twice := _alike(added):
+        raise InputError(
+            f"{twice[0]!r} and {twice[1]!r} of {directory} were tested in several runs under the same name, and so "
+            "with the same added noise, which makes their estimates depend on each other: test them in one run, or "
+            "each run with a --randomise-seed of its own."
+        )
     return list(records.items())
+
+
+def _alike(values: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return two names with the same value, if there are any."""
+    first: dict[str, str] = {}
+    return next(((first[value], name) for name, value in values.items() if first.setdefault(value, name) != name), None)
 
 
 def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return columns of a CSV file, each with the values of images by their names as tested.
 
     The file is UTF-8, separated by commas, semicolons or tabs, with the names of the columns in its first line. A row
-    belongs to the image whose name, or the last part of it, the file name, it has in the column ``image``; one of a
-    stack to all its slices.
+    belongs to the image whose name, or the last parts of it, such as the file name, it has in the column ``image``; one
+    of a stack to all its slices.
     """
     try:
         with path.open("rb") as file:
@@ -312,12 +339,13 @@ def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[s
     for row in rows:
         cells = dict(zip(held, map(str.strip, [*row, *[""] * len(held)]), strict=False))
         values = [cells[name] for name in columns]
-        if by_name.setdefault(cells[image], values) != values:
+        if by_name.setdefault(composed(cells[image]), values) != values:
             raise InputError(f"the table {path} has two rows with other values for {shortened(cells[image])}.")
     matched = [_matching(name, by_name) for name in names]
     if missing := [name for name, match in zip(names, matched, strict=True) if match is None]:
         raise InputError(
-            f"the table {path} has no row for {some(missing)}: it needs one for each image, by its file name."
+            f"the table {path} has no row for {some(missing)}: it needs one for each image, by its file name, with or "
+            "without its folders."
         )
     owners = {(match, name.partition("[")[0]) for name, match in zip(names, matched, strict=True)}
     if len(owners) > len(set(matched)):
@@ -329,6 +357,12 @@ def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[s
 
 
 def _matching(name: str, rows: Container[str]) -> str | None:
-    """Return the row of an image: by its name, that of its file, or that of its stack, which other slices have too."""
-    stack = name.partition("[")[0]
-    return next((known for known in (name, PurePath(name).name, stack, PurePath(stack).name) if known in rows), None)
+    """Return the row of an image: by its name, the last parts of it, or those of its stack, which other slices have."""
+    parts = [PurePath(composed(whole)).parts for whole in (name, name.partition("[")[0])]
+    ends = (str(PurePath(*part[start:])) for part in parts for start in range(len(part)))
+    return next((known for known in (composed(name), *ends) if known in rows), None)
+
+
+def composed(text: str) -> str:
+    """Return a text whose letters with accents are single characters: systems differ in how names have them."""
+    return unicodedata.normalize("NFC", text)
