@@ -15,7 +15,8 @@ from command_line import run_main
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_takes_less_than_twice_its_recorded_evaluations(case: CountedCase) -> None:
-    recorded, some = read_record()[case.name], replace(case, images=2)
+    # Far out one image takes many times the evaluations of another.
+    recorded, some = read_record()[case.name], case if "far out" in case.name else replace(case, images=2)
     assert some.count() / some.images < counts.TOO_MANY * recorded, f"mend the search, or run: {counts.COMMAND}"
 
 
