@@ -119,6 +119,8 @@ def check_places(
 
     A spacing that is not that of such an image is said.
     """
+    if not references and mask is None and spacing is None:
+        return  # headers of a million files take a while
     import numpy as np
 
     from attentest.images.mask import Masks
