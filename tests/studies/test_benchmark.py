@@ -179,7 +179,8 @@ def test_a_full_disk_leaves_the_history_as_it_was(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     add_line(history, run(ratio()).as_dict())
     before = history.read_bytes()
-    with full_disk(len(before) + 20), pytest.raises(InputError, match=r"history.jsonl cannot be written \(File too large\): free some space"):
+    refused = r"history.jsonl cannot be written \(File too large\): free some space"
+    with full_disk(len(before) + 20), pytest.raises(InputError, match=refused):
         add_line(history, run(ratio()).as_dict())
     assert history.read_bytes() == before
 
