@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 
 import attentest
 
@@ -329,16 +330,17 @@ def calibration_figure(evidence: Evidence, file: Path) -> None:
     """Draw the rates of p at most 0.05 with two standard errors."""
     figure, axes = _axes()
     rows = evidence.sections["level"]["tables"][0]["rows"]
-    for noise, marker in (("independent", "o"), ("AR(1), 0.5", "s")):
+    for aside, (noise, marker) in zip((-0.15, 0.15), (("independent", "o"), ("AR(1), 0.5", "s")), strict=True):
         chosen = [row for row in rows if row[1] == noise]
         place = evidence.sections["level"]["tables"][0]["header"].index("p at most 0.05")
         errors = [2 * float(row[place].split("(")[1].rstrip(")")) for row in chosen]
         names, rates = [row[0] for row in chosen], [number(row[place]) for row in chosen]
-        axes.errorbar(rates, names, xerr=errors, fmt=marker, capsize=3, label=f"{noise} noise")
+        axes.errorbar(rates, np.arange(len(names)) + aside, xerr=errors, fmt=marker, capsize=2, label=f"{noise} noise")
+        axes.set_yticks(range(len(names)), names)
     axes.axvline(0.05, color="grey", linestyle=":")
     axes.invert_yaxis()
     axes.set_xlabel("share of null images with p at most 0.05, with two standard errors")
-    axes.legend(fontsize="small", loc="lower left")
+    axes.legend(fontsize="small", loc="upper left")
     figure.savefig(file, dpi=150)
 
 
@@ -356,15 +358,23 @@ def power_figure(evidence: Evidence, file: Path) -> None:
     figure.savefig(file, dpi=150)
 
 
+SIZES = {"B": "ViT-B/16, 224", "L": "ViT-L/16, 384", "D": "DINOv2-L/14, 518"}
+"""What large_models.py calls models."""
+
+
 def cost_figure(evidence: Evidence, file: Path) -> None:
     """Draw seconds per image of large models."""
     figure, axes = _axes()
     rows = evidence.sections["models"]["tables"][0]["rows"]
     for test in dict.fromkeys(row[1] for row in rows):
         chosen = [row for row in rows if row[1] == test]
-        axes.plot([number(row[2]) for row in chosen], [row[0] for row in chosen], "o", label=test)
+        names = [f"{SIZES[row[0][0]]}, weights {row[0][2:]}" for row in chosen]
+        axes.plot([number(row[2]) for row in chosen], names, "o", label=test)
     axes.invert_yaxis()
     axes.set_xscale("log")
+    axes.set_xticks([0.05, 0.1, 0.2, 0.5, 1.0])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("seconds per image")
     axes.legend(fontsize="small")
     figure.savefig(file, dpi=150)
