@@ -329,6 +329,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
+    if asked.device != "cpu" and asked.part in ("dips", "sharp"):
+        parser.error(f"{asked.part} is computed on the processor: without --device")
     torch.set_num_threads(max(1, torch.get_num_threads() // asked.processes))
     parts[asked.part](asked)
 
