@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest, kstest
 
-from attentest import AttentionTest, Certification, Results, bundled_model
-from attentest.search import SpectralSearch
+from attentest import AttentionTest, Results, bundled_model
+from attentest.search import Certification, SpectralSearch
 from attentest.simulation.images import null_images, signal_images
 
 ALPHAS = (0.01, 0.05, 0.10)

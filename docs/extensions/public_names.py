@@ -47,9 +47,9 @@ def data_lines(module: ModuleType, name: str, value: Any) -> Iterator[str]:
         yield f"   {escaped(line)}"
 
 
-def lines(module: ModuleType, left_out: set[str]) -> Iterator[str]:
+def lines(module: ModuleType) -> Iterator[str]:
     """Yield the reStructuredText of all public names of a module: classes, functions, and the rest."""
-    public = [(name, getattr(module, name)) for name in module.__all__ if name not in left_out]
+    public = [(name, getattr(module, name)) for name in module.__all__]
     classes = [name for name, value in public if inspect.isclass(value)]
     functions = [name for name, value in public if inspect.isfunction(value)]
     yield f".. currentmodule:: {module.__name__}"
@@ -64,15 +64,14 @@ def lines(module: ModuleType, left_out: set[str]) -> Iterator[str]:
 
 
 class PublicNames(SphinxDirective):
-    """``.. public-names:: attentest.noise``, and below it the names that another page has."""
+    """``.. public-names:: attentest.noise``."""
 
     required_arguments = 1
-    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """Return the documentation."""
         module = import_module(self.arguments[0])
-        content = StringList(list(lines(module, set(self.content))), source=module.__name__)
+        content = StringList(list(lines(module)), source=module.__name__)
         parent = nodes.section()
         self.state.nested_parse(content, self.content_offset, parent)
         return parent.children

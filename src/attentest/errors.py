@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
+__all__ = ["AttentestError", "AttentestWarning", "InputError", "ModelError", "SearchError"]
+
 LONGEST_VALUE = 80  # most characters of a received value that a message repeats
 
 LONGEST_INTEGER = 256

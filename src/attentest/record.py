@@ -192,7 +192,7 @@ class ResultRecord(ResultNumbers):
     image_pixels: int
     """Number of pixels of the region, of its compared part, of what the model sees, and of the image."""
     certificate: Mapping[str, Any] | None = None
-    """The values of the certificate (:meth:`attentest.Certificate.to_dict`), if there is one."""
+    """The values of the certificate (:meth:`~attentest.results.certificate.Certificate.to_dict`), if there is one."""
     context: Context | None = None
     """How large the difference is within the image, if that is known."""
     draws: Mapping[str, Any] | None = None

@@ -21,7 +21,7 @@ from scipy.io import wavfile
 if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
     pytest.skip("the page needs attentest[app]", allow_module_level=True)
 
-from attentest import AttentionTest, InputError, ModelError, bundled_model, read_image
+from attentest import AttentionTest, bundled_model, read_image
 from attentest.app.actions import Actions, Session
 from attentest.app.form import CONTROLS, COUNTS, IMAGE, NUMBER, TOP_FRACTION, Form, questions
 from attentest.app.offered import MOST_CLASSES, MOST_MAPS, OfferedModels, UploadedImage
@@ -29,6 +29,7 @@ from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
 from attentest.attention import GradCAM, GradientRollout, Segmentation, TextRelevance
 from attentest.definition import ModelDefinition, option
+from attentest.errors import InputError, ModelError
 from attentest.noise import StationaryCovariance
 from attentest.registry import ATTENTION_MAPS
 from command_line import run_main

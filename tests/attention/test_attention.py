@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import ViTForImageClassification, ViTModel
 
-from attentest import InputError, ModelError, bundled_model
+from attentest import bundled_model
 from attentest.attention import ScoreFunction, ViTScores, load_model, scores_from_attentions
+from attentest.errors import InputError, ModelError
 from plain_forward import plain_scores
 from toys import tiny_vit
 

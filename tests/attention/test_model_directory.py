@@ -13,8 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import ViTForImageClassification
 
-from attentest import AttentionTest, InputError, ModelError, bundled_model
+from attentest import AttentionTest, bundled_model
 from attentest.attention import load_model
+from attentest.errors import InputError, ModelError
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, TrainingSettings
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attentest import InputError, ModelError
 from attentest.attention import LayerAttention, ViTScores
 from attentest.attention.aggregation import HeadFusion, Tokens
 from attentest.attention.attention_reader import plain_attention
 from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy
 from attentest.attention.huggingface import FAMILIES
 from attentest.attention.vit import readable
+from attentest.errors import InputError, ModelError
 from attentest.registry import ATTENTION_MAPS, MODEL_LIBRARIES, Part
 from toys import tiny_vit
 

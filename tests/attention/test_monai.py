@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attentest import AttentionTest, InputError, ModelError
+from attentest import AttentionTest
 from attentest.attention import ViTScores
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.vit import readable
+from attentest.errors import InputError, ModelError
 from attentest.search import SpectralSearch
 from families import EXACT, FLOAT32, OtherDtypes, distance, normal, with_random_weights
 

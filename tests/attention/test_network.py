@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from attentest import AttentionTest, Certification, bundled_model
+from attentest import AttentionTest, bundled_model
 from attentest.attention import (
     CAM,
     GradCAM,
@@ -24,7 +24,7 @@ from attentest.attention import (
 )
 from attentest.errors import AttentestError, InputError, SearchError
 from attentest.pipeline.hypotheses import parts_of
-from attentest.search import PiecewiseSearch, SpectralSearch
+from attentest.search import Certification, PiecewiseSearch, SpectralSearch
 
 SHAPE = (1, 10, 10)
 

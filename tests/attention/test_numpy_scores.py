@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from attentest import AttentionTest, InputError, ModelError, SearchError
+from attentest import AttentionTest
+from attentest.errors import InputError, ModelError, SearchError
 from attentest.search import SpectralSearch
 from toys import SoftmaxScores, tiny_vit
 

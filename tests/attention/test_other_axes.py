@@ -15,10 +15,10 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-from attentest import AttentionTest, InputError, ModelError
+from attentest import AttentionTest
 from attentest.attention import LayerAttention, TorchTransformer, ViTScores, load_model
 from attentest.attention.forward_pass import PlainForward
-from attentest.errors import AttentestWarning
+from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.search import SpectralSearch
 from families import EXACT, FLOAT32, OtherDtypes, distance, normal, with_random_weights
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attentest import AttentionTest, InputError, ModelError
+from attentest import AttentionTest
 from attentest.attention import NumpyScores, ScoreFunction, TorchScores, ViTScores
 from attentest.attention.score_function import score_properties
+from attentest.errors import InputError, ModelError
 from toys import SoftmaxScores, tiny_vit
 
 

@@ -13,8 +13,9 @@ import torch
 import transformers as hf
 from torch import nn
 
-from attentest import AttentestWarning, AttentionTest, InputError, ModelError
+from attentest import AttentionTest
 from attentest.attention import Rollout, TorchScores, ViTScores, load_model
+from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import Adaptive, GridSearch
 from families import FAMILY_MODELS, SIZES, tiny

@@ -20,8 +20,9 @@ from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, InputError, __version__, bundled_model
+from attentest import AttentionTest, __version__, bundled_model
 from attentest.cli import app
+from attentest.errors import InputError
 from attentest.noise import AR1
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import NullImages

@@ -17,10 +17,10 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import attentest.presentation.figure
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.cli import app
 from attentest.cli.output import Interrupted
-from attentest.errors import OutputError
+from attentest.errors import InputError, OutputError
 from attentest.images.sample import Sample
 from attentest.noise import Diagonal, Isotropic, save_noise
 from attentest.runs.record_lines import add_line

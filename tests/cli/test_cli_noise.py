@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from attentest import InputError, bundled_model, noise_check
+from attentest import bundled_model, noise_check
 from attentest.cli import app
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     AR1Covariance,

@@ -15,9 +15,10 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import attentest
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.cli import app
 from attentest.cli.output import Interrupted
+from attentest.errors import InputError
 from attentest.search import SpectralSearch
 from attentest.simulation.simulate import Simulation
 

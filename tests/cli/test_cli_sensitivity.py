@@ -12,10 +12,11 @@ from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, Sensitivity
+from attentest import AttentionTest
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import Dense, save_noise
+from attentest.presentation.sensitivity import Sensitivity
 from documentation import ROOT, blocks
 
 QUICK = ("--model", "tiny", "--tol", "1e-3")

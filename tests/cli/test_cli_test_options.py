@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.cli import app
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
+from attentest.errors import InputError
 from attentest.noise import Diagonal, FromImage, Isotropic, save_noise
 
 MODEL = "tiny"

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentest import AttentionTest, Cohort, InputError, Results
+from attentest import AttentionTest, Cohort, Results
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.noise import StationaryCovariance
 from attentest.runs.engine import FailedImage
 from command_line import run_main

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.contrast import context as module
 from attentest.contrast.context import ComparedRegion, Context
 from attentest.contrast.contrast import as_contrast
+from attentest.errors import InputError
 from attentest.presentation.rows import row_of
 from toys import image_of_components, tiny_vit
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.contrast.contrast import as_contrast, channel_weights, labelled_components, takes_stacks
 from attentest.contrast.kernel import PADDING
+from attentest.errors import InputError
 from attentest.images.sample import Sample
 from attentest.noise import AR1, Dense, FromImage, Isotropic
 from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing, identity_map
 from image_processors import IMAGENET, PROCESSORS, image_processor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.processor_config import CLASS_DEFAULTS
 from image_processors import HALF, IMAGENET, OPENAI, PROCESSORS, image_processor, processor_class

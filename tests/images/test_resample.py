@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.images.resize_matrix import INTERPOLATIONS, resize_matrix
 
 SIZES = [(7, 7), (7, 14), (14, 7), (5, 13), (13, 5), (31, 8), (8, 31), (100, 3), (3, 100), (1, 4), (4, 1), (97, 64)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     AutomaticCovariance,
     LocallyStationaryCovariance,

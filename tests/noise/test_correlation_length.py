@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     Averaged,

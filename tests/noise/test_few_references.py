@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attentest import AttentionTest, Certification, InputError, calibrate
+from attentest import AttentionTest, calibrate
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     AR1Covariance,
@@ -27,7 +28,7 @@ from attentest.presentation.footnotes import row_notes
 from attentest.presentation.rows import row_of
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
-from attentest.search import SpectralSearch
+from attentest.search import Certification, SpectralSearch
 from attentest.simulation.calibrate import NullImages, ReestimatedNoise
 from attentest.statistics.selection_laws import RandomisedStudent, TruncatedStudent
 from toys import SoftmaxScores, tiny_vit

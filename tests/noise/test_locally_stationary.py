@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     Diagonal,
     LocallyStationary,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     AR1Covariance,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     Averaged,

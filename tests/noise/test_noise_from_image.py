@@ -9,7 +9,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from scipy.stats import norm
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import AR1, Estimated, FromImage, ImageNoise, Isotropic, NoiseModel, PerChannel, from_image
 from attentest.noise.tested_image import wavelet_covariance
 from attentest.studies.brain.dataset import load_slices

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import AR1, NoiseModel, PerChannel, Stationary
 
 

@@ -102,12 +102,12 @@ def check_public_names(site: Path) -> None:
 
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     described = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
-    modules = ("noise", "contrast", "attention", "search")
+    modules = ("noise", "contrast", "attention", "search", "errors")
     public = {f"attentest.{name}" for name in attentest.__all__}
     for module in modules:
         public |= {f"attentest.{module}.{name}" for name in import_module(f"attentest.{module}").__all__}
     assert len(public) > 80
-    assert public - described == {"attentest.search.Certification"}  # it is attentest.Certification
+    assert public <= described
 
 
 def check_versions(out: Path) -> None:

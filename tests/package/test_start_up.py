@@ -51,7 +51,7 @@ def check_the_library(slow_to_import: set[str]) -> None:
     package, noise, core, function, other, bundled = modules_after(
         "import attentest",
         "import attentest.noise",
-        "from attentest import AttentionTest, ModelError, bundled_model",
+        "from attentest import AttentionTest, bundled_model\nfrom attentest.errors import ModelError",
         "def means(images):\n"
         "    return images.reshape(len(images), 4, 2, 4, 2).mean((2, 4))\n"
         "test = AttentionTest(means, image_shape=(1, 8, 8), noise=1.0)\n"

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
+from attentest import AttentionTest, AttentionTestResult
+from attentest.errors import InputError, ModelError, SearchError
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
 from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem, SpectralSearch
 from toys import COARSE, ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit

@@ -20,8 +20,9 @@ import torch
 from click.testing import Result
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.cli import app
+from attentest.errors import InputError
 from attentest.images.image_source import ImageSource
 from attentest.noise import Diagonal, save_noise
 from attentest.pipeline.file_run import BatchRun

@@ -13,9 +13,10 @@ import torch
 from torch.nn.functional import avg_pool2d
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, InputError, compare
+from attentest import AttentionTest, compare
 from attentest.attention import GradCAM
 from attentest.cli import app
+from attentest.errors import InputError
 from attentest.search import SpectralSearch
 
 SHAPE = (1, 6, 6)

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
 
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, bundled_model
 from attentest.contrast import Filtered, Neighbourhood, Reference
+from attentest.errors import InputError
 from attentest.noise import Poisson
 from attentest.noise.tested_image import seen_share
 from attentest.presentation.footnotes import contradiction_text, selection_notes

@@ -12,9 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, InputError, Preprocessing
+from attentest import AttentionTest, Preprocessing
 from attentest.cli.command import with_options
 from attentest.definition import ModelDefinition, PretrainedDefinition, documentation, option
+from attentest.errors import InputError
 from attentest.noise import Diagonal
 from toys import SoftmaxScores, tiny_vit
 

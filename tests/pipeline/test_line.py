@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attentest import InputError
 from attentest.contrast import Background
+from attentest.errors import InputError
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
 from attentest.pipeline.hypotheses import Lines, lines_through
 

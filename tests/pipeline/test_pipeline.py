@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.attention import ViTScores
+from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
 from attentest.search import Adaptive, GridSearch, SpectralSearch

@@ -13,21 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attentest import (
-    AttentionTest,
-    Certification,
-    Preprocessing,
-    Results,
-    bundled_model,
-    calibrate,
-    contrast,
-    noise,
-    plan,
-)
+from attentest import AttentionTest, Preprocessing, Results, bundled_model, calibrate, contrast, noise, plan
 from attentest.presentation.report import MOST_ROWS, PICTURE_SIDE
 from attentest.presentation.words import interval_text, result_numbers
 from attentest.runs.engine import FailedImage
-from attentest.search import SpectralSearch
+from attentest.search import Certification, SpectralSearch
 from toys import SoftmaxScores, tiny_vit
 
 TINY = np.array([[3.0, 0.1], [0.2, 0.3]])

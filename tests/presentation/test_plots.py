@@ -14,7 +14,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from attentest import AttentionTest, InputError, Results, plot_margins
+from attentest import AttentionTest, Results, plot_margins
+from attentest.errors import InputError
 from attentest.presentation.figure import MM, check_figure_path, drawable, save_figure, shown_name
 from attentest.presentation.many_results_figure import contact_sheet
 from attentest.presentation.picture import displayed, eight_bits, overlay_pixels, seen_name

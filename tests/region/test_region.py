@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
+from attentest.errors import InputError
 from attentest.region.attention_map import attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import Threshold, margins, region_of

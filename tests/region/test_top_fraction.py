@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.attention import TorchScores
+from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import TopFraction

@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.attention import NumpyScores, TorchScores, ViTScores
 from attentest.contrast import Filtered, Neighbourhood, Reference, RegionMean
 from attentest.contrast.contrast import labelled_components
+from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Isotropic, PerChannel
 from attentest.region.attention_map import attention_map

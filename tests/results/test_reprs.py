@@ -10,8 +10,6 @@ import pytest
 
 from attentest import (
     AttentionTest,
-    Calibration,
-    Certification,
     Preprocessing,
     ProcessEngine,
     RayEngine,
@@ -26,6 +24,8 @@ from attentest import (
 )
 from attentest.contrast.contrast import as_contrast
 from attentest.runs.engine import FailedImage
+from attentest.search import Certification
+from attentest.simulation.calibration import Calibration
 from toys import SoftmaxScores
 
 LONGEST = 120

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentest import AttentionTest, ComponentResults, InputError, Results
+from attentest import AttentionTest, Results
 from attentest.contrast import Background, Contrast, Filtered, Reference
+from attentest.errors import InputError
 from attentest.noise import FromImage, PooledVariance
 from attentest.presentation.rows import TEXT_COLUMNS
+from attentest.results.components import ComponentResults
 from attentest.runs.engine import FailedImage
 from attentest.search import CONVERGED, SpectralSearch
 from attentest.statistics.multiple_testing import Adjustment

@@ -12,9 +12,10 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from attentest import AttentionTest, AttentionTestResult, InputError
+from attentest import AttentionTest, AttentionTestResult
 from attentest.attention import ViTScores
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.noise import AR1, Averaged, Dense, Isotropic, Stationary
 from attentest.noise.model import complete
 from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity, recorded_sensitivity

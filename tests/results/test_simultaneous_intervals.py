@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from attentest import AttentionTest, ComponentResults
+from attentest import AttentionTest
 from attentest.errors import InputError
 from attentest.pipeline.hypotheses import parts_of
 from attentest.presentation.footnotes import row_notes
 from attentest.presentation.rows import row_of, rows_of_line
-from attentest.results.components import component_records
+from attentest.results.components import ComponentResults, component_records
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import (
     Inference,

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import engine_works
-from attentest import AttentestWarning, AttentionTest, ProcessEngine, RayEngine
+from attentest import AttentionTest, ProcessEngine, RayEngine
+from attentest.errors import AttentestWarning
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun
 from attentest.runs.engine import LocalEngine

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from attentest import AttentestWarning, AttentionTest, InputError, ProcessEngine, bundled_model
+from attentest import AttentionTest, ProcessEngine, bundled_model
+from attentest.errors import AttentestWarning, InputError
 from attentest.runs import process_engine
 from attentest.runs.process_engine import _gpu_shard_size, _gpus, _numbers
 from engine_works import Device, Large, Named, NotHere, TellsProcess, end_at_once
@@ -277,10 +278,15 @@ def test_the_gpus_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_that_share_a_gpu_give_what_the_local_engine_gives() -> None:
     images = np.random.default_rng(0).normal(size=(40, 16, 16))
     test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, device="cuda", confidence_level=None)
-    local = [result.pvalue for result in test.map(images)]
+    local = list(test.map(images))
     with ProcessEngine(workers=2) as engine:
         for _ in range(2):
-            assert [result.pvalue for result in test.map(images, engine=engine)] == pytest.approx(local, abs=1e-9)
+            shared = list(test.map(images, engine=engine))
+            assert [result.statistic for result in shared] == [result.statistic for result in local]
+            # A GPU rounds otherwise in batches of another size, so that a search may visit other points.
+            for result, alone in zip(shared, local, strict=True):
+                assert result.pvalue_bounds[0] <= alone.pvalue_bounds[1]
+                assert alone.pvalue_bounds[0] <= result.pvalue_bounds[1]
 
 
 def test_what_cannot_be_an_engine() -> None:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from tqdm.std import tqdm
 
-from attentest import AttentionTest, Certification, InputError, calibrate, plan
+from attentest import AttentionTest, calibrate, plan
 from attentest.cli.output import progress_bar
+from attentest.errors import InputError
 from attentest.pipeline.many_images import stream_batches
 from attentest.progress import Forecast, progress_reports, remaining_text
+from attentest.search import Certification
 from attentest.search.spectral.search import Run
 from toys import SoftmaxScores, tiny_vit
 

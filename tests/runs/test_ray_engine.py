@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from attentest import InputError, RayEngine
+from attentest import RayEngine
+from attentest.errors import InputError
 from attentest.runs.ray_engine import _guarded
 from attentest.runs.ray_guard import MARK, members, session_of
 from engine_works import Named

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from attentest import InputError
-from attentest.errors import OutputError
+from attentest.errors import InputError, OutputError
 from attentest.files import write_complete
 from attentest.runs import record_lines
 from attentest.runs.record_lines import FIRST, FIRST_LENGTH, add_line, alone_in

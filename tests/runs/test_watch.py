@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from attentest import AttentestWarning
+from attentest.errors import AttentestWarning
 from attentest.runs.pool import START_SECONDS, Watch
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attentest import InputError, SearchError
+from attentest.errors import InputError, SearchError
 from attentest.search import Adaptive, Combination, Fixed, GridSearch, Search, SearchProblem, as_search
 from attentest.search.grid import Brackets, StepRule, bisect
 from attentest.statistics.truncation_set import union

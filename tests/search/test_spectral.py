@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from torch import Tensor
 
-from attentest import InputError, SearchError
+from attentest.errors import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
 from attentest.search.spectral.search import Run
 from attentest.statistics.alternative import Alternative

@@ -10,8 +10,9 @@ import pytest
 import torch
 from scipy import stats
 
-from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
+from attentest import AttentionTest, Preprocessing, calibrate
 from attentest.contrast import Reference, RegionMean
+from attentest.errors import AttentestWarning, InputError
 from attentest.noise import AR1, Diagonal, FromImage
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import NullImages

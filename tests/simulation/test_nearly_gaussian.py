@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr, ndtri, owens_t
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.simulation.images import FAMILIES, distance_from_normal, nearly_gaussian
 from attentest.studies.reproduction.experiment import DISTANCES
 

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import ndimage, stats
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.noise import (
     AR1,
     Averaged,

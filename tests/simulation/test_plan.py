@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from attentest import AttentionTest, InputError, Plan, Preprocessing, plan
+from attentest import AttentionTest, Preprocessing, plan
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.noise import AR1, Dense, Diagonal, FromImage, Isotropic, PerChannel
 from attentest.presentation.figure import new_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.images import noise_deviation
-from attentest.simulation.plan import Design, SimulatedTests
+from attentest.simulation.plan import Design, Plan, SimulatedTests
 from attentest.simulation.simulate import Simulation
 from attentest.statistics.conditional_mean import detectable_means
 from attentest.statistics.multiple_testing import rate_of

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
 from attentest.contrast import Background, Filtered, Neighbourhood, RegionMean
+from attentest.errors import InputError
 from attentest.noise import AR1, FromImage
 from attentest.statistics.pvalue import bonferroni_log_pvalue, naive_log_pvalue, permutation_test
 from toys import tiny_vit

@@ -15,14 +15,15 @@ from scipy import stats
 from test_law import INTERVALS, LAW, STATISTIC, brute_force
 from torch import Tensor
 
-from attentest import AttentionTest, Certification, InputError, Results
+from attentest import AttentionTest, Results
 from attentest.cli.batch import print_table
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.pipeline import run
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import row_of
 from attentest.results.certificate import Certificate
-from attentest.search import Fixed, GridSearch, SearchProblem, certification
+from attentest.search import Certification, Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.statistics.conditional_mean import mean_bounds, mean_roots
 from attentest.statistics.inference import naive_confidence_interval
 from attentest.statistics.law import Law

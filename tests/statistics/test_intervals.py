@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.statistics.columns import order_by_owner, repeated, run_ends
 from attentest.statistics.truncation_set import Unions, union
 from truncated import contains

@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.statistics.multiple_testing import Adjustment, adjusted_pvalues, rate_of
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.statistics.interval_mass import log_mass, probability
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal

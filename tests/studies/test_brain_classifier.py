@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import ViTForImageClassification
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
+from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining, model_input, standardisation, train_brain_classifier

@@ -16,6 +16,13 @@ from attentest.studies.brain.condition import CONDITIONS
 from brain_page import expected, figures_of, plain
 
 DOCS = Path(__file__).parents[2] / "docs" / "brain"
+SLICE, RING = "stationary-background-0.6-gamma1", "stationary-neighbourhood-0.6-patches-gamma1"
+IN_THE_TABLE = [
+    f"{noise}-{contrast}-0.6{way}"
+    for contrast in ("background", "reference")
+    for noise in ("pooled", "stationary")
+    for way in ("", "-gamma1", "-patches", "-patches-gamma1")
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +56,20 @@ def test_the_discussion_has_the_numbers_of_the_study(summary: dict[str, Any], di
     by_name = {one["name"]: one for one in summary["conditions"]}
     classes = ("tumour", "free")
 
+    def rates(condition: str, test: str = "selective") -> list[float]:
+        return [by_name[condition]["classes"][name]["rates"][test]["0.05"]["value"] for name in classes]
+
+    def percent(rate: float) -> str:
+        return f"{100 * rate:.{0 if rate >= 0.1 else 1}f}"
+
     def shares(condition: str, test: str = "selective", digits: int = 0) -> list[str]:
-        rates = [by_name[condition]["classes"][name]["rates"][test]["0.05"]["value"] for name in classes]
-        return [f"{100 * rate:.{digits}f}%" for rate in rates]
+        return [f"{100 * rate:.{digits}f}%" for rate in rates(condition, test)]
 
     paper = by_name["pooled-background-0.6"]
     rows = [paper["classes"][name]["rates"]["selective"]["0.05"] for name in classes]
     judged = summary["classifier"]["performance"]
+    apart = {name: by_name[name]["together"]["means"] for name in (SLICE, RING)}
+    at_least = by_name["stationary-background-0.6-patches-gamma1"]["together"]["at_least"]
     falls = {one["name"]: float(np.median(one["fall"])) for one in summary["room"]}
     for text in (
         *(f"{100 * one['value']:.0f}% [{100 * one['low']:.0f}, {100 * one['high']:.0f}]" for one in rows),
@@ -67,6 +81,15 @@ def test_the_discussion_has_the_numbers_of_the_study(summary: dict[str, Any], di
         *shares("stationary-reference-0.6", digits=1),
         *(" against ".join(shares(f"pooled-{contrast}-0.6")) for contrast in ("reference", "neighbourhood")),
         *(" and ".join(shares(f"pooled-background-{tau}")) for tau in (0.4, 0.8)),
+        *(
+            f"{one['value']:.1f} [{one['low']:.1f}, {one['high']:.1f}]"
+            for means in apart.values()
+            for one in (means["difference"], means["free"])
+        ),
+        f"{at_least['tumour']} of the 450 slices with tumour and {at_least['free']} of the 684",
+        " and in ".join([f"{shares(SLICE)[0]} of the slices with a tumour", f"{shares(SLICE)[1]} of those without"]),
+        *(" / ".join(percent(share) for share in rates(name)) for name in IN_THE_TABLE),
+        f"took {summary['runs'][-1]['seconds'] / 60:.1f} minutes",
         f"median IoU is {summary['overlap']['iou']['median']:.2f}",
         f"{summary['overlap']['spearman']:.2f}",
     ):

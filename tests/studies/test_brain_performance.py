@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from attentest import InputError
+from attentest.errors import InputError
 from attentest.studies.brain.classifier import auc, performance
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, bundled_model
 from attentest.contrast import Reference
+from attentest.errors import InputError
 from attentest.noise import Averaged, from_image
 from attentest.runs.records import Row
 from attentest.search import SpectralSearch

@@ -17,10 +17,10 @@ import pytest
 from test_reproduction import coarse
 from typer.testing import CliRunner, Result
 
-from attentest import InputError
 from attentest.cli import app
 from attentest.cli.options import EngineOptions
 from attentest.cli.output import Interrupted, Move, print_findings
+from attentest.errors import InputError
 from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import attentest.training.paper_model
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, bundled_model
+from attentest.errors import InputError
 from attentest.noise import AR1, FromImage
 from attentest.registry import ENGINES
 from attentest.runs.record_lines import add_line

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import ViTForImageClassification
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest
+from attentest.errors import InputError
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import (
     ARCHITECTURES,
