@@ -110,7 +110,7 @@ def test_each_step_randomises_one_part_more_of_a_copy(name: str) -> None:
         assert changed, label
         labels.append(label)
         previous = weights
-    layers = ["layer 3", "layers 2 to 3", "layers 1 to 3"]
+    layers = ["layer 2", "layers 1 to 2", "layers 0 to 2"]
     assert labels == [*(["head", *(f"head, {layer}" for layer in layers)] if head else layers), "whole model"]
     # Temperatures stay, and what the map does not depend on; everything else differs in the end, norms by being reset.
     same = [key for key in trained if torch.equal(previous[key], trained[key]) and trained[key].ndim]
@@ -125,7 +125,7 @@ def test_the_head_is_a_step_where_the_map_depends_on_it() -> None:
     steps = [
         next(cascade(ViTScores(model, attention=chosen), np.random.default_rng(0))) for chosen in ("rollout", "pooling")
     ]
-    assert [label for label, _ in steps] == ["layer 3", "head"]
+    assert [label for label, _ in steps] == ["layer 2", "head"]
 
 
 def test_norms_are_reset_and_weights_keep_their_size() -> None:
@@ -152,12 +152,12 @@ def test_a_map_of_the_first_layer_does_not_depend_on_the_others(image: NDArray[n
     model = tiny_vit()
     test = AttentionTest(model, attention=LayerAttention(0), **QUICK)
     checked = sanity(test, [image])
-    assert list(checked.steps) == ["nothing", "layer 2", "layers 1 to 2", "whole model"]
+    assert list(checked.steps) == ["nothing", "layer 1", "layers 0 to 1", "whole model"]
     assert checked.correlations[:2, 0] == pytest.approx(1.0)
-    assert checked.steps["layer 2"].pvalues == pytest.approx(checked.steps["nothing"].pvalues)
-    assert checked.mean_correlations["layers 1 to 2"] < 0.7
+    assert checked.steps["layer 1"].pvalues == pytest.approx(checked.steps["nothing"].pvalues)
+    assert checked.mean_correlations["layers 0 to 1"] < 0.7
     assert "hardly depends on what the last parts of the model learned" in checked.summary()
-    assert "it stays alike with layer 2 randomised (rank correlation 1.00)" in checked.summary()
+    assert "it stays alike with layer 1 randomised (rank correlation 1.00)" in checked.summary()
 
 
 def test_the_seed_decides(checked: Sanity, image: NDArray[np.float64]) -> None:

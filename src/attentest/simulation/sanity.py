@@ -50,8 +50,9 @@ class Sanity:
     """How the maps of images change when a model is randomised from its head to its input: see :func:`sanity`."""
 
     steps: dict[str, Results]
-    """The results of the images, by what is randomised of the model: "nothing", "head", "head, layer 4", "head, layers
-    3 to 4", ..., "whole model". An image in which a randomised model has no region is a :class:`FailedImage`."""
+    """The results of the images, by what is randomised of the model: "nothing", "head", "head, layer 3", "head, layers
+    2 to 3", ..., "whole model". Layers are numbered from 0, as in ``attention="layer:3"``. An image in which a
+    randomised model has no region is a :class:`FailedImage`."""
     correlations: NDArray[np.float64]
     """(steps, images). Rank correlations of the maps with those of the trained model; NaN where there is no map."""
     seed: int
@@ -224,7 +225,8 @@ def cascade(scores: ViTScores, rng: np.random.Generator) -> Iterator[tuple[str, 
     has_head, count = not torch.allclose(scores(image), head(image), rtol=SAME, atol=0.0), len(_parts(scores)) - 2
     if has_head:
         yield "head", head
-    layers = [f"layers {first} to {count}" if first < count else f"layer {count}" for first in range(count, 0, -1)]
+    last = count - 1
+    layers = [f"layers {first} to {last}" if first < last else f"layer {last}" for first in range(last, -1, -1)]
     labels = [*(f"head, {label}" if has_head else label for label in layers), "whole model"]
     scores = head
     for number, label in enumerate(labels, start=1):
