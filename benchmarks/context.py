@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=15)
     arguments = parser.parse_args()
+    print("| compared with | region | ms of CPU | places |\n|---|---|---|---|")
     for contrast in ("background", "neighbourhood:8"):
         for patches, middle in ((True, False), (True, True), (False, False), (False, True)):
             seconds = []
@@ -59,9 +60,7 @@ def main() -> None:
                 context = region.contexts["two-sided"]
                 seconds.append(time.process_time() - start)
             kind = f"{'patches' if patches else 'pixels'}, {'in the middle' if middle else 'spread'}"
-            print(
-                f"{contrast:16} {kind:24} {1000 * np.median(seconds):6.1f} ms, {context.placements} places", flush=True
-            )
+            print(f"| {contrast} | {kind} | {1000 * np.median(seconds):.1f} | {context.placements} |", flush=True)
 
 
 if __name__ == "__main__":

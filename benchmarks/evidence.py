@@ -71,6 +71,7 @@ SECTIONS = {
         "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
         "sensitivity": "sensitivity.py",
         "axes": "axes.py --device {device}",
+        "context": "context.py",
     },
     "noise": {
         "estimators": "noise_estimators.py --parts estimators",
@@ -78,6 +79,8 @@ SECTIONS = {
         "student": "randomised_student.py --draws 4000",
         "check": "noise_check.py --only level power",
         "implausible": "implausible_noise.py",
+        "choices": "noise_guide.py --parts image",
+        "wrong": "noise_guide.py --parts rates --images 2000 --device {device}",
     },
     "maps": {
         "maps": "maps.py --images 1000 --bars 300 --device {device}",

@@ -1,9 +1,10 @@
 """Pictures and tables of the guide "Choosing a noise model" (docs/choosing-noise.md).
 
-    python docs/noise_guide.py                 # the decision tree and the real image: about a minute
-    python docs/noise_guide.py --parts rates   # rejection rates of wrong models
+    python benchmarks/noise_guide.py --parts tree
+    python benchmarks/noise_guide.py --parts image                 # a real image: a minute
+    python benchmarks/noise_guide.py --parts rates --images 2000   # rejection rates of wrong models
 
-The pictures go to docs/figures/, the tables are printed as they are in the page. Needs the extra ``dev``.
+The pictures go to docs/figures/, the tables are printed. Needs the extra ``dev``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from attentest.presentation.words import number_text, with_sign
 from attentest.search import SpectralSearch
 from attentest.statistics.multiple_testing import Rate
 
-FIGURES = Path(__file__).parent / "figures"
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 SEED = 1
 SIGMA, LENGTH = 15.0, 2.0
 """True noise of the real image: standard deviation in grey levels, and length of the correlation in pixels."""
