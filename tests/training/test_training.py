@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from safetensors.torch import load_file
 from transformers import ViTForImageClassification
 
 from attentest import AttentionTest
+from attentest.cli import app
 from attentest.errors import InputError
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import (
@@ -229,3 +232,12 @@ def test_a_graph_computes_the_gradients_of_each_batch() -> None:
         assert len(found[0]) == len(list(model.parameters()))
         for one, other in zip(*found, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in FOLDER.glob("*/training.json")))
+def test_the_command_in_the_record_of_a_bundled_model_is_one(name: str) -> None:
+    command = json.loads((FOLDER / name / "training.json").read_text(encoding="utf-8"))["command"]
+    _, _, *arguments = shlex.split(command)
+    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    taken = train.make_context("train", arguments).params
+    assert taken["series"] == name.startswith("series-")

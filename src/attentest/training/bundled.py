@@ -139,6 +139,7 @@ class TrainingSettings:
         "Signals as in the authors' experiments on series: patches overlap by half, and a tenth of a signal is raised "
         "by 1 to 4.",
         default=False,
+        text=bool,
     )
     architecture: str = option(
         f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=ARCHITECTURES
