@@ -94,6 +94,7 @@ def test_the_discussion_has_the_numbers_of_the_study(summary: dict[str, Any], di
         f"{summary['overlap']['spearman']:.2f}",
     ):
         assert text in discussion, text
+    assert re.findall(r"\{\w+\}", discussion) == []
 
 
 def test_the_recipe_for_an_own_classifier_runs(monkeypatch: pytest.MonkeyPatch) -> None:
