@@ -68,6 +68,7 @@ SECTIONS = {
     "cost": {
         "throughput": "throughput.py --images 10000 --device {device}",
         "models": "large_models.py B:0.02 L:0.02 D:0.02 B:0.06",
+        "preset": "preset.py --preset paper --device {device} --workers {processes}",
         "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
         "sensitivity": "sensitivity.py",
         "axes": "axes.py --device {device}",
