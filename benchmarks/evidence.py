@@ -72,7 +72,7 @@ SECTIONS = {
         "searches": "searches.py --images 1000 --grid-images 5 --device {device}",
         "sensitivity": "sensitivity.py",
         "axes": "axes.py --device {device}",
-        "context": "context.py",
+        "context": "context.py --size 512",
     },
     "noise": {
         "estimators": "noise_estimators.py --parts estimators",
