@@ -53,9 +53,9 @@ def cell(html: str, key: str) -> str:
     return found[1]
 
 
-def html_of(actions: Actions, session: Session, form: Form) -> str:
+def html_of(actions: Actions, session: Session, form: Form, model: str = "tiny") -> str:
     """Test the image of a session and return what the page shows."""
-    html = actions.test(session, session.ask(), "tiny", form, False, lambda share: None)
+    html = actions.test(session, session.ask(), model, form, False, lambda share: None)
     assert html is not None
     return html
 
@@ -547,9 +547,29 @@ class TestOtherAxes:
         session = Session()
         assert actions.take_upload(session, SIGNALS, str(tmp_path / "a.npy"), "", False) == ""
         assert "of 300 samples" in actions.preview(session, SIGNALS, Form.of(noise=NUMBER, sigma="1"))
+        html = html_of(actions, session, Form.of(noise=NUMBER, sigma="1"), SIGNALS)
+        assert "The model takes signals of 256 samples and says nothing about others" in html
         refused = actions.preview(session, SIGNALS, Form.of(noise=NUMBER, sigma="1", resize=False))
         assert "the model takes signals of length 256" in refused
+        np.save(tmp_path / "b.npy", np.random.default_rng(0).normal(size=(18, 16, 16)))
+        assert actions.take_upload(session, VOLUMES, str(tmp_path / "b.npy"), "", False) == ""
+        blurred = Form.of(noise=NUMBER, sigma="1", filtered="gaussian", blur=1.0, contrast="region-mean")
+        html = html_of(actions, session, blurred, VOLUMES)
+        assert "The model takes volumes of 16 × 16 × 16 voxels" in html
+        session = Session()
+        actions.take_upload(session, SIGNALS, str(tmp_path / "a.npy"), "", False)
         assert "one volume (D, H, W) or (C, D, H, W), got an array" in actions.take_model(session, VOLUMES)
+
+    def test_a_fault_is_said(
+        self, actions: Actions, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        session = Session()
+        actions.take_example(session, "A recording")
+        monkeypatch.setattr("attentest.app.actions.result_html", lambda *values, **named: 1 / 0)
+        html = html_of(actions, session, Form.of(noise=NUMBER, sigma="1"), SIGNALS)
+        assert "attentest failed (ZeroDivisionError)" in html
+        assert "Traceback" not in html
+        assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
 
     def test_noise_of_control_recordings(self, actions: Actions, tmp_path: Path) -> None:
         controls = np.random.default_rng(5).normal(size=(6, 256))

@@ -413,6 +413,22 @@ def visit_mask(page: Any, path: Path, image: np.ndarray) -> None:
     page.locator("#mask-use").wait_for()
     page.click("#mask button[aria-label=Clear]")
     shown_region(page, f"{test.attention_region(image)[1].sum()} of 256 pixels")
+    for choice, field, usual in (("contrast", "radius", "the rest"), ("filtered", "blur", "brightness")):
+        page.locator(f"#{field}").wait_for(state="hidden")
+        choose(page, choice, {"contrast": "a ring", "filtered": "blurred"}[choice])
+        page.locator(f"#{field}").wait_for(state="visible")
+        choose(page, choice, usual)
+        page.locator(f"#{field}").wait_for(state="hidden")
+
+
+def choose(page: Any, field: str, words: str) -> None:
+    """Choose the first of the answers to a question that has some words, of buttons or of a menu."""
+    buttons = page.locator(f"#{field} label").filter(has_text=words)
+    if buttons.count():
+        buttons.first.click()
+    else:
+        page.click(f"#{field} input")
+        page.get_by_role("option").filter(has_text=words).first.click()
 
 
 def visit_slider(page: Any, image: np.ndarray) -> None:

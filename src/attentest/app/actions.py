@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,13 @@ MAP_LABELS = {
 """What the page calls maps."""
 
 LONGEST_LABEL = 60  # most characters of the label of a class in the menu
+
+
+def fault_html(error: Exception) -> str:
+    """Return as HTML that attentest itself failed; the terminal has the details."""
+    traceback.print_exception(error)
+    problem = f"attentest failed ({type(error).__name__}). This is a fault of its own: the terminal has the details."
+    return message_html(f"{problem} Please report them with the file and the settings.", "error")
 
 
 def _is_randomised(form: Form) -> bool:
@@ -220,16 +228,22 @@ class Actions:
         try:
             with offers.page_words(offers.FIELDS):
                 tested = self._tested_image(session, model, form, progress)
+            return result_html(tested, key=self._kept(tested), dark=dark)
         except Replaced:
             return None
         except AttentestError as error:
             return message_html(str(error), "error")
+        except Exception as error:  # noqa: BLE001  # whatever it is, the page has an answer
+            return fault_html(error)
+
+    def _kept(self, tested: TestedImage) -> str:
+        """Keep a result for its report, and return its key."""
         key = secrets.token_urlsafe(16)
         with self._lock:
             self._tested[key] = tested
             while len(self._tested) > MOST_REPORTS:
                 self._tested.popitem(last=False)
-        return result_html(tested, key=key, dark=dark)
+        return key
 
     def report(self, key: str) -> bytes | None:
         """Return the report of a result that is still known, by its key, as an HTML file that needs no other."""

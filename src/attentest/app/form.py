@@ -202,7 +202,7 @@ class Form:
             return compared
         if self.filtered in FILTERS and FILTERS[self.filtered].argument:
             blur = _number(self.blur, "the standard deviation of the blur")
-            return Filtered(FILTERS.create(f"{self.filtered}:{blur}"), of=compared)
+            return Filtered(f"{self.filtered}:{blur}", of=compared)
         return Filtered(self.filtered, of=compared)
 
     def _choice(self, name: str) -> str:

@@ -38,7 +38,7 @@ from attentest.images.sample import Sample, as_sample
 from attentest.pipeline.inputs import preprocessing_and_size
 from attentest.registry import ATTENTION_MAPS
 from attentest.simulation.images import null_images, signal_images
-from attentest.training.bundled import BUNDLED, bundled_model
+from attentest.training.bundled import BUNDLED, FOLDER, bundled_model
 
 MOST_REMEMBERED, MOST_MAPS = 8, 4
 """Number of images whose scores are remembered, and of maps, beside rollout, whose models are kept in memory."""
@@ -116,7 +116,11 @@ class OfferedModels:
 
     def __init__(self, directories: Iterable[Path] = (), device: str = "cpu", image_size: Any = None) -> None:
         self._device, self._size = usable_device(device), image_size
-        listed = _named([Path(directory) for directory in directories])
+        directories = [Path(directory) for directory in directories]
+        for directory in directories:
+            if not directory.exists() and (FOLDER / directory).is_dir():
+                raise InputError(f"{directory} is a bundled model, which the page offers by itself: leave it out.")
+        listed = _named(directories)
         bundled = {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
         bundled |= {name: bundled_model(axes=axes) for axes, name in OTHER_NAMES.items()}
         self._listed = listed

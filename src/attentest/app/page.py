@@ -175,8 +175,13 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
 def _shown_for(choice: Any, parts: dict[str | tuple[str, ...], Any]) -> None:
     """Show each part of the page only while a choice has its value, or one of its values."""
     shown = [(names,) if isinstance(names, str) else names for names in parts]
+
+    def updates(value: Any) -> Any:
+        made = [gr.update(visible=value in names) for names in shown]
+        return made if len(made) > 1 else made[0]  # a list would be the value of the only part
+
     choice.change(
-        lambda value: [gr.update(visible=value in names) for names in shown],
+        updates,
         choice,
         list(parts.values()),
         **PRIVATE,
@@ -188,10 +193,10 @@ def _shown_for(choice: Any, parts: dict[str | tuple[str, ...], Any]) -> None:
 IS_DARK = "(...values) => [...values.slice(0, -1), document.body.classList.contains('dark')]"
 """Says, as the last value of a question, whether the page is dark."""
 
-CHANGED = """() => document.querySelector('#result .verdict')
-    ? '<div class="message changed" role="status">The settings have changed since this test: press Test again.</div>'
-    : ''"""
-"""Says that a result on the page is no longer that of its fields."""
+CHANGED = """() =>
+    '<div class="message changed" role="status">The settings have changed since this test: press Test again.</div>'"""
+"""Says that a result on the page, or one that is being computed, is no longer that of its fields: the style sheet shows
+it beside a result."""
 
 TITLE = """<header class="top"><h1>attentest</h1>
 <p>Is the region that a Vision Transformer attends to statistically real?</p></header>"""
@@ -293,17 +298,20 @@ def _connect(
             progress(share, desc=testing if share < 1 else "Drawing")
 
         html = actions.test(known, int(asked_number or 0), model, form_of(answers), is_dark, show)
-        return gr.skip() if html is None else (html, "")
+        return gr.skip() if html is None else html
+
+    def ask(known: Session) -> tuple[int, str]:
+        return known.ask(), ""  # what is changed from now on is not in the result
 
     def then_preview(event: Any) -> Any:
         return event.then(preview, [session, *asked], of_image, **AT_ONCE)
 
     def then_test(event: Any) -> None:
         """Let a test follow, which replaces one that runs: it is announced at once, and waits in the queue."""
-        event.then(Session.ask, session, number, **AT_ONCE).then(
+        event.then(ask, session, [number, changed], **AT_ONCE).then(
             run,
             [session, number, *asked, dark],
-            [result, changed],
+            result,
             js=IS_DARK,
             show_progress_on=result,
             trigger_mode="multiple",

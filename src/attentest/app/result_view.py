@@ -151,11 +151,13 @@ def _notes(tested: TestedImage, record: ResultRecord) -> list[str]:
     notes.extend(f"{note[:1].upper()}{note[1:]}." for note in footnotes)
     steps = tested.form.preprocessing(tested.model, tested.image)
     if tested.model.preprocessing is None and steps is not None and not steps.assumed:
-        _, height, width = tested.model.scores.image_shape
-        notes.append(
-            f"The model takes images of {width} × {height} pixels and says nothing about others, so it saw this one "
-            "resized, with pixel values as they are. Region and noise are those of the image itself."
+        sides = tested.model.scores.image_shape[1:]
+        size = " × ".join(map(str, sides[::-1] if record.dimension == 2 else sides))
+        text = (
+            f"The model takes images of {size} pixels and says nothing about others, so it saw this one resized, with "
+            "pixel values as they are. Region and noise are those of the image itself."
         )
+        notes.append(worded(text, record.dimension))
     return notes
 
 
