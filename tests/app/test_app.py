@@ -30,6 +30,7 @@ from attentest.app.server import listening_socket
 from attentest.attention import GradCAM, GradientRollout, Segmentation, TextRelevance
 from attentest.definition import ModelDefinition, option
 from attentest.errors import InputError, ModelError
+from attentest.images.image_source import ImageSource
 from attentest.noise import StationaryCovariance
 from attentest.registry import ATTENTION_MAPS
 from command_line import run_main
@@ -256,6 +257,7 @@ class TestActions:
         assert actions.take_upload(session, "tiny", str(tmp_path / "pages.tif"), "2", False) == ""
         assert session.image is not None
         assert session.image.pixels.max() == 2
+        assert session.image.name == ImageSource(path=tmp_path / "pages.tif", frame=2).identity == "pages.tif[frame 2]"
         assert "frame must be" in actions.take_upload(session, "tiny", str(tmp_path / "pages.tif"), "1.5", False)
 
     def test_a_newer_test_replaces_an_older_one(self, actions: Actions, session: Session) -> None:

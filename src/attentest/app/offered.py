@@ -265,6 +265,13 @@ class UploadedImage:
     """Number of axes."""
     spacing: Spacing | None = None
     """How far apart the pixels are, where the file tells."""
+    part: str = ""
+    """Which channels of the file it has, in words; empty for all of them."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, and which part of the file it is."""
+        return ", ".join(filter(None, (self.name, self.part)))
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -289,7 +296,10 @@ def read_upload(source: ImageSource, dimension: int) -> UploadedImage:
     name = source.path.name
     with page_words({str(source.path): name}):
         pixels, spacing = source.scan(dimension)
-        return UploadedImage(name=name, pixels=pixels, dimension=dimension, spacing=spacing)
+        channels = f"channels {', '.join(source.channels)}" if source.channels else ""
+        # The name of a frame has its number, from which randomised noise follows, here as on the command line.
+        name = source.identity
+        return UploadedImage(name=name, pixels=pixels, dimension=dimension, spacing=spacing, part=channels)
 
 
 @contextmanager

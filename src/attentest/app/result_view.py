@@ -82,7 +82,7 @@ def preview_html(image: UploadedImage, region: NDArray[np.bool_], of: str = "") 
     called = worded("image", image.dimension)
     return (
         f'<figure class="preview {called}"><img src="{png_address(png)}" alt="The {called} with the outline of the '
-        f'region"><figcaption>{text_html(image.name)}, {sides}. Region: '
+        f'region"><figcaption>{text_html(image.shown_name)}, {sides}. Region: '
         f'<span id="region-size">{size}</span>{of}.{slices}</figcaption></figure>'
     )
 
@@ -166,7 +166,7 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
     rule = next(name for name in REGION_RULES if settings.get(name) is not None)
     return ", ".join(
         (
-            tested.image.name,
+            tested.image.shown_name,
             tested.model.name,
             f"{map_title({**settings, 'draws': 1})} ({settings['model']['attention']['name']})",
             f"{rule.replace('_', ' ')} {settings[rule]:g} of {settings['region_unit']}",
