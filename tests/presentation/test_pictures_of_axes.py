@@ -83,6 +83,19 @@ def test_slices_cross_in_the_region() -> None:
     assert not plane.values(region)[plane.places < 0].any()
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_trace_is_one_line_whether_it_rises_or_falls(sign: float) -> None:
+    signal = sign * np.where(np.arange(512) < 256, 0.0, 1.0)
+    picture = Plane.through(np.ones(signal.shape, dtype=np.bool_), signal).image(signal)
+    line = picture == 0.0
+    assert line.any(axis=0).all()
+    rows = np.arange(len(line))[:, None]
+    first, last = np.where(line, rows, len(line)).min(axis=0), np.where(line, rows, -1).max(axis=0)
+    assert (line.sum(axis=0) == last - first + 1).all()
+    # Columns beside each other have a row in common, or rows beside each other.
+    assert (np.maximum(first[1:], first[:-1]) - np.minimum(last[1:], last[:-1]) <= 1).all()
+
+
 def test_words_of_other_axes() -> None:
     assert worded("An image of 2 pixels; image_shape", 1) == "A signal of 2 samples; image_shape"
     assert worded("an image, 1 pixel", 3) == "a volume, 1 voxel"

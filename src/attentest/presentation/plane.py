@@ -88,9 +88,10 @@ def _traces(channels: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np
     picture, rows = np.ones(shape), np.arange(height)[:, None]
     for heights in lanes(channels):
         low, high = (ends * height for ends in extremes(heights, width))
-        low, high = np.minimum(low, np.roll(high, 1)), high  # columns beside each other are joined
-        low[0] = min(low[0], high[0])
-        picture[(rows >= np.floor(low)) & (rows <= np.floor(np.maximum(high, low)))] = 0.0
+        # Each column is joined to the one before it, whether the line rises or falls between them.
+        least, greatest = low.copy(), high.copy()
+        least[1:], greatest[1:] = np.minimum(low[1:], high[:-1]), np.maximum(high[1:], low[:-1])
+        picture[(rows >= np.floor(least)) & (rows <= np.floor(greatest))] = 0.0
     return picture
 
 
