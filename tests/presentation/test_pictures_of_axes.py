@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from scipy.ndimage import binary_dilation
 
 import attentest
 from attentest import AttentionTest
 from attentest.errors import InputError, speaking_of, worded
 from attentest.noise import Diagonal, PooledVariance
-from attentest.presentation.picture import SmallPicture
+from attentest.presentation.picture import SmallPicture, content_digest
 from attentest.presentation.plane import Plane
 from attentest.record import ResultRecord
-from attentest.results.batch import small_picture
+from attentest.results.batch import Results, small_picture
 from attentest.search import SpectralSearch
 
 Shape = tuple[int, ...]
@@ -81,6 +82,26 @@ def test_slices_cross_in_the_region() -> None:
     assert set(np.flatnonzero(region)) <= set(shown[np.isfinite(shown)].astype(int))
     assert plane.values(region).any()
     assert not plane.values(region)[plane.places < 0].any()
+
+
+def test_between_slices_reports_are_blank_and_name_the_slices(tmp_path: Path) -> None:
+    shape = (1, 4, 8, 8)
+    result = AttentionTest(scores, image_shape=shape, noise=1.0, search=SpectralSearch(tol=1e-2))(arrays(shape))
+    plane = Plane.through(result.part, result.image)
+    small = small_picture([result])
+    assert small.nothing is not None
+    np.testing.assert_array_equal(small.nothing, plane.places < 0)
+    path = tmp_path / "small.npz"
+    path.write_bytes(small.to_bytes())
+    again = SmallPicture.read(path, content_digest(path.read_bytes()))
+    assert again is not None
+    assert again.caption == small.caption == plane.caption.replace("\n", " ")
+    for picture in (again.overlay(), again.map()):
+        far = ~np.asarray(binary_dilation(again.parts > 0, iterations=3))
+        assert picture.shape[:2] == far.shape
+        assert (picture[again.nothing & far] == 255).all()
+    Results([result]).report(tmp_path / "report.html")
+    assert f"Volume and region; {again.caption}<" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -346,6 +346,7 @@ LARGEST_FILE = 2**24  # most bytes of the file of a small picture; its arrays ta
 SHARP_SIDE = 256
 """Small images are enlarged to so many pixels, so that the outline of the region is finer than they are."""
 
+LONGEST_CAPTION = 1000  # most characters of what is said of the slices of a volume
 MOST_PARTS = 65_535  # most components of a region whose numbers are kept: what 16 bits can hold
 
 
@@ -368,9 +369,14 @@ class SmallPicture:
     """(h, w) or (h, w, 3) uint8. What the model saw, if that was the image plus noise."""
     mask: NDArray[np.bool_] | None = None
     """(h, w) bool. The mask, if there was one."""
+    nothing: NDArray[np.bool_] | None = None
+    """(h, w) bool. Where there is nothing: between the slices of a volume."""
+    caption: str = ""
+    """Which slices of a volume these are."""
 
     def __post_init__(self) -> None:
         shape, seen = self.attention.shape, self.image if self.randomised_image is None else self.randomised_image
+        masks = [mask for mask in (self.mask, self.nothing) if mask is not None]
         if not (
             len(shape) == 2
             and 1 <= max(shape) <= LONGEST_SIDE
@@ -379,7 +385,8 @@ class SmallPicture:
             and seen.shape == self.image.shape
             and [array.dtype.name for array in (self.image, seen, self.attention)] == ["uint8"] * 3
             and self.parts.dtype.name == "uint16"
-            and (self.mask is None or (self.mask.shape == shape and self.mask.dtype == np.bool_))
+            and all(mask.shape == shape and mask.dtype == np.bool_ for mask in masks)
+            and len(self.caption) <= LONGEST_CAPTION
         ):
             raise ValueError("the arrays of a small picture do not go together")
 
@@ -395,11 +402,14 @@ class SmallPicture:
     ) -> SmallPicture:
         """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen.
 
-        Of a signal or a volume it is that of its plane, in which there is no attention where there is nothing.
+        Of a signal or a volume it is that of its plane, which is blank where there is nothing.
         """
+        nothing, caption = None, ""
         if attention.ndim != 2:
             plane = Plane.through(np.any(parts, axis=0), image, spacing)
             image, attention = plane.image(image), np.nan_to_num(plane.values(attention))
+            caption = plane.caption.replace("\n", " ")
+            nothing = plane.places < 0 if caption else None
             parts = [plane.values(part) for part in parts]
             randomised_image = None if randomised_image is None else plane.image(randomised_image)
             mask = None if mask is None else plane.values(mask)
@@ -422,6 +432,8 @@ class SmallPicture:
             parts=numbers[np.ix_(rows, columns)],
             randomised_image=None if randomised_image is None else small_image(randomised_image),
             mask=None if mask is None else mask[np.ix_(rows, columns)],
+            nothing=None if nothing is None else nothing[np.ix_(rows, columns)],
+            caption=caption,
         )
 
     @classmethod
@@ -434,7 +446,8 @@ class SmallPicture:
             if content_digest(content) != digest:
                 return None
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
-                return cls(**{name: saved[name] for name in ARRAYS if name in saved or name not in OPTIONAL})
+                arrays = {name: saved[name] for name in ARRAYS if name in saved or name not in OPTIONAL}
+                return cls(**arrays, caption=str(saved["caption"]) if "caption" in saved else "")
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
 
@@ -442,12 +455,13 @@ class SmallPicture:
         """Return the content of a file."""
         content = io.BytesIO()
         arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays["caption"] = np.array(self.caption) if self.caption else None
         np.savez_compressed(content, **{name: array for name, array in arrays.items() if array is not None})
         return content.getvalue()
 
     def overlay(self, part: int | None = None) -> NDArray[np.uint8]:
         """Return the image, a grey one with the attention over it, and the outline of its region or one part thick."""
-        return self._outlined(self.image, self.attention / 255.0, part)
+        return self._outlined(self.image, self._shown_attention, part)
 
     def seen(self, part: int | None = None) -> NDArray[np.uint8] | None:
         """Return the randomised image with the same outline; None if there is none."""
@@ -462,17 +476,23 @@ class SmallPicture:
 
     def map(self) -> NDArray[np.uint8]:
         """Return the attention map with a thin outline of the region."""
-        pixels = resized(map_pixels(self.attention / 255.0), self._side)
+        pixels = resized(map_pixels(self._shown_attention), self._side)
         if self.mask is not None:
             outline_pixels(pixels, self.mask, 1, dash=DASH)
         outline_pixels(pixels, self.parts > 0, max(1, self._side // 200))
         return pixels
 
     @property
+    def _shown_attention(self) -> NDArray[np.float64]:
+        """Return the attention (h, w) from 0 to 1, NaN where there is nothing."""
+        shown = self.attention / 255.0
+        return shown if self.nothing is None else np.where(self.nothing, np.nan, shown)
+
+    @property
     def _side(self) -> int:
         return int(max(SHARP_SIDE, *self.parts.shape))
 
 
-ARRAYS = tuple(SmallPicture.__dataclass_fields__)
-OPTIONAL = ("randomised_image", "mask")
+ARRAYS = tuple(name for name in SmallPicture.__dataclass_fields__ if name != "caption")
+OPTIONAL = ("randomised_image", "mask", "nothing")
 """Names of what a file of a small picture has, and of what it has only if there is one."""

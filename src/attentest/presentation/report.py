@@ -46,9 +46,9 @@ from attentest.progress import Progress
 from attentest.record import ResultRecord, dimension_of, json_ready, map_kind, map_title
 from attentest.statistics.multiple_testing import Adjustment
 
-Draw: TypeAlias = Callable[[int, int | None, ResultRecord], Mapping[str, bytes]]
+Draw: TypeAlias = Callable[[int, int | None, ResultRecord], Mapping[str, bytes | str]]
 """Draws a result that is described in detail, from the place of its image, the number of its component if it is one,
-and its record; returns PNG files by what they show."""
+and its record; returns PNG files by what they show, and of a volume as ``slices`` which ones these are."""
 
 KEPT = {
     "bh": "which keeps the expected share of false findings among all findings at that level",
@@ -274,9 +274,12 @@ def card_pictures(batch: TestedBatch) -> Draw:
         pixels = np.frombuffer(drawn.getvalue(), dtype=np.uint8).reshape(-1, round(WIDTH * DPI), 4)
         return png_file(pixels[..., :3], DENSITY_COLOURS)
 
-    def draw(place: int, part: int | None, record: ResultRecord) -> dict[str, bytes]:
-        small, drawn = batch.picture(place), {"density": density(record)}
+    def draw(place: int, part: int | None, record: ResultRecord) -> dict[str, bytes | str]:
+        small = batch.picture(place)
+        drawn: dict[str, bytes | str] = {"density": density(record)}
         if small is not None:
+            if small.caption:
+                drawn["slices"] = small.caption
             for name, pixels in (("overlay", small.overlay(part)), ("seen", small.seen(part)), ("map", small.map())):
                 if pixels is not None:
                     drawn[name] = png_file(pixels, IMAGE_COLOURS if max(pixels.shape) > SHARP_SIDE else None)
