@@ -16,7 +16,7 @@ import attentest
 from attentest import AttentionTest
 from attentest.errors import InputError, speaking_of, worded
 from attentest.noise import Diagonal, PooledVariance
-from attentest.presentation.picture import SmallPicture, content_digest
+from attentest.presentation.picture import LARGEST_FILE, MOST_PLANES, SmallPicture, content_digest
 from attentest.presentation.plane import Plane
 from attentest.record import ResultRecord
 from attentest.results.batch import Results, small_picture
@@ -102,6 +102,33 @@ def test_between_slices_reports_are_blank_and_name_the_slices(tmp_path: Path) ->
         assert (picture[again.nothing & far] == 255).all()
     Results([result]).report(tmp_path / "report.html")
     assert f"Volume and region; {again.caption}<" in (tmp_path / "report.html").read_text()
+
+
+def test_the_card_of_a_component_shows_the_slices_through_it(tmp_path: Path) -> None:
+    image = 0.1 * np.random.default_rng(2).standard_normal((4, 8, 8))
+    image[:2, :2, :2] += 3.0
+    image[2:, 6:, 6:] -= 3.0
+    test = AttentionTest(scores, image_shape=(1, *image.shape), noise=0.1, search=SpectralSearch(tol=1e-2))
+    found = test.replace(threshold=0.5).components(image)
+    assert len(found) == 2
+    small = small_picture(list(found))
+    path = tmp_path / "small.npz"
+    path.write_bytes(small.to_bytes())
+    again = SmallPicture.read(path, content_digest(path.read_bytes()))
+    assert again is not None
+    found.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    for number, component in enumerate(found, start=1):
+        plane = Plane.through(component.part, image)
+        shown = again.through[number]
+        np.testing.assert_array_equal(shown.parts == number, plane.values(component.part))
+        assert shown.caption == small.through[number].caption == plane.caption.replace("\n", " ")
+        assert page.count(f"Volume and region; {shown.caption}<") == 1
+    assert again.through[1].caption != again.through[2].caption
+    many = [np.arange(image.size).reshape(image.shape) == voxel for voxel in range(40)]
+    most = SmallPicture.of(image, np.clip(image, 0.0, 1.0), many)
+    assert len(most.through) == MOST_PLANES
+    assert len(most.to_bytes()) < LARGEST_FILE
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

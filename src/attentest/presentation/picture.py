@@ -6,8 +6,8 @@ import io
 import textwrap
 import zipfile
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -347,6 +347,7 @@ SHARP_SIDE = 256
 """Small images are enlarged to so many pixels, so that the outline of the region is finer than they are."""
 
 LONGEST_CAPTION = 1000  # most characters of what is said of the slices of a volume
+MOST_PLANES = 12  # components of a volume, the largest ones, that have pictures of the slices through them
 MOST_PARTS = 65_535  # most components of a region whose numbers are kept: what 16 bits can hold
 
 
@@ -373,6 +374,8 @@ class SmallPicture:
     """(h, w) bool. Where there is nothing: between the slices of a volume."""
     caption: str = ""
     """Which slices of a volume these are."""
+    through: Mapping[int, SmallPicture] = field(default_factory=dict)
+    """The pictures of slices of a volume through its compared parts, by their numbers; other parts have none."""
 
     def __post_init__(self) -> None:
         shape, seen = self.attention.shape, self.image if self.randomised_image is None else self.randomised_image
@@ -402,11 +405,32 @@ class SmallPicture:
     ) -> SmallPicture:
         """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen.
 
-        Of a signal or a volume it is that of its plane, which is blank where there is nothing.
+        Of a signal or a volume it is that of its plane, which is blank where there is nothing. Of a volume with several
+        parts it has also the pictures of the slices through each part, or through the largest ones of many.
         """
+        shown = (image, attention, parts, randomised_image, spacing, mask)
+        whole = cls._through(np.any(parts, axis=0), *shown)
+        if attention.ndim != 3 or len(parts) < 2:
+            return whole
+        most = min(MOST_PLANES, LARGEST_FILE // whole._bytes - 1)
+        largest = sorted(range(min(len(parts), MOST_PARTS)), key=lambda place: -np.count_nonzero(parts[place]))[:most]
+        return replace(whole, through={place + 1: cls._through(parts[place], *shown) for place in sorted(largest)})
+
+    @classmethod
+    def _through(
+        cls,
+        region: NDArray[np.bool_],
+        image: NDArray[np.float64],
+        attention: NDArray[np.float64],
+        parts: Sequence[NDArray[np.bool_]],
+        randomised_image: NDArray[np.float64] | None,
+        spacing: Spacing | None,
+        mask: NDArray[np.bool_] | None,
+    ) -> SmallPicture:
+        """Return the picture of an image, as ``of`` does; of a signal or a volume on the plane through a region."""
         nothing, caption = None, ""
         if attention.ndim != 2:
-            plane = Plane.through(np.any(parts, axis=0), image, spacing)
+            plane = Plane.through(region, image, spacing)
             image, attention = plane.image(image), np.nan_to_num(plane.values(attention))
             caption = plane.caption.replace("\n", " ")
             nothing = plane.places < 0 if caption else None
@@ -446,18 +470,38 @@ class SmallPicture:
             if content_digest(content) != digest:
                 return None
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
-                arrays = {name: saved[name] for name in ARRAYS if name in saved or name not in OPTIONAL}
-                return cls(**arrays, caption=str(saved["caption"]) if "caption" in saved else "")
+                numbers = {int(name.split("_")[1]) for name in saved if name.startswith("through_")}
+                through = {number: cls._of_arrays(saved, f"through_{number}_") for number in sorted(numbers)}
+                return replace(cls._of_arrays(saved), through=through)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
+
+    @classmethod
+    def _of_arrays(cls, saved: Mapping[str, Any], prefix: str = "") -> SmallPicture:
+        """Return the picture that a file has under names with a prefix, without those through its parts."""
+        names = [name for name in ARRAYS if prefix + name in saved or name not in OPTIONAL]
+        caption = str(saved[f"{prefix}caption"]) if f"{prefix}caption" in saved else ""
+        return cls(**{name: saved[prefix + name] for name in names}, caption=caption)
 
     def to_bytes(self) -> bytes:
         """Return the content of a file."""
         content = io.BytesIO()
+        arrays: dict[str, Any] = dict(self._arrays())
+        for number, picture in self.through.items():
+            arrays |= {f"through_{number}_{name}": array for name, array in picture._arrays().items()}
+        np.savez_compressed(content, **arrays)
+        return content.getvalue()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a file has of the picture, without those through its parts."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
         arrays["caption"] = np.array(self.caption) if self.caption else None
-        np.savez_compressed(content, **{name: array for name, array in arrays.items() if array is not None})
-        return content.getvalue()
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    @property
+    def _bytes(self) -> int:
+        """Return the size of the arrays, those through parts not counted."""
+        return sum(array.nbytes for array in self._arrays().values())
 
     def overlay(self, part: int | None = None) -> NDArray[np.uint8]:
         """Return the image, a grey one with the attention over it, and the outline of its region or one part thick."""
@@ -493,6 +537,6 @@ class SmallPicture:
         return int(max(SHARP_SIDE, *self.parts.shape))
 
 
-ARRAYS = tuple(name for name in SmallPicture.__dataclass_fields__ if name != "caption")
+ARRAYS = tuple(name for name in SmallPicture.__dataclass_fields__ if name not in ("caption", "through"))
 OPTIONAL = ("randomised_image", "mask", "nothing")
 """Names of what a file of a small picture has, and of what it has only if there is one."""

@@ -278,6 +278,7 @@ def card_pictures(batch: TestedBatch) -> Draw:
         small = batch.picture(place)
         drawn: dict[str, bytes | str] = {"density": density(record)}
         if small is not None:
+            small = small if part is None else small.through.get(part, small)
             if small.caption:
                 drawn["slices"] = small.caption
             for name, pixels in (("overlay", small.overlay(part)), ("seen", small.seen(part)), ("map", small.map())):
