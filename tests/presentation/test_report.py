@@ -99,6 +99,8 @@ def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 def test_it_says_what_the_results_say(results: Results, page: Page) -> None:
+    assert page.text.count("The dark share of the area is p.") == 3
+    assert page.text.count("Image and region") == 3
     assert "3 images were tested." in page.text
     rejected = sum(bool(result.reject_at(0.05)) for result in results.tested)
     assert f"{rejected} of 3 {'is' if rejected == 1 else 'are'} significant at 0.05" in page.text
@@ -169,6 +171,19 @@ def test_what_the_map_shows_is_named(tmp_path: Path) -> None:
     assert "Saliency map" in page.text
     assert "where the saliency map of the model exceeds" in page.text
     assert "attention" not in page.text.replace("Test for Attention Map", "").lower().replace("attentest", "")
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed"])
+def test_of_several_draws_the_dark_share_is_that_of_one(alternative: Any, tmp_path: Path) -> None:
+    test = AttentionTest(tiny_vit(), noise=1.0, randomise=1.0, draws=3, randomise_seed=1, alternative=alternative)
+    result = test(np.random.default_rng(0).normal(size=(8, 8)))
+    Results([result]).report(tmp_path / "draws.html")
+    page = Page((tmp_path / "draws.html").read_text("utf-8"))
+    half = "half of " if alternative == "equal-tailed" else ""
+    assert f"The dark share of the area is {half}the p of the draw with the median p." in page.text
+    assert "Image and pixels that most draws chose" in page.text
+    assert "the line is the border of the pixels that most draws chose" in page.text
+    assert "pixels chosen in most draws" in result._repr_html_()
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium here")

@@ -33,9 +33,13 @@ from attentest.presentation.tables import elided
 from attentest.presentation.tested_batch import TestedBatch
 from attentest.presentation.words import (
     METHOD_NAMES,
+    OUTLINED,
     VERDICTS,
+    dark_share_text,
+    majority_text,
     mask_text,
     number_text,
+    outlined_text,
     region_text,
     result_numbers,
     row_texts,
@@ -216,6 +220,8 @@ def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: flo
         "verdict": verdict_text(record, alpha),
         "map_title": map_title(record.settings),
         "mask": mask_text(record),
+        "outlined": outlined_text(record),
+        "dark_share": dark_share_text(record),
         "numbers": [number._asdict() for number in result_numbers(record)],
         "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
         "sensitivity": None,
@@ -330,6 +336,7 @@ def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress
         seen=seen_name(content["counts_tested"], content["dimension"]).capitalize(),
         worded=lambda text: worded(text, content["dimension"]),
         method_names=METHOD_NAMES,
+        outlined=worded(OUTLINED[content["several"]], content["dimension"]),
         marks=footnote_marks(result["footnotes"] for result in content["results"]),
     )
 
@@ -384,6 +391,7 @@ def result_html(picture: Picture) -> str:
     sentences = filter(None, (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)))
     table = definition_table("AttentionTestResult", defined, list(sentences))
     name = worded(f"image and region of {region_text(record)}", record.dimension)
+    name = name if record.draws is None else majority_text(record).replace("\n", " ")
     name = "; ".join(filter(None, [name, mask_text(record)]))
     images = _image_html(picture, picture.image, picture.attention, name)
     if picture.randomised_image is not None:

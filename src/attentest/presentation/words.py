@@ -396,6 +396,21 @@ def majority_text(record: ResultRecord) -> str:
     return worded(f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws", record.dimension)
 
 
+def dark_share_text(record: ResultRecord) -> str:
+    """Return what the dark share of the density of a result is, wherever it is drawn: "p", "half of p"."""
+    of = "p" if record.draws is None else "the p of the draw with the median p"
+    return f"half of {of}" if record.alternative == "equal-tailed" else of
+
+
+def outlined_text(record: ResultRecord) -> str:
+    """Return what the outline in a picture is the border of, in the words for what was tested, without "the"."""
+    return worded(OUTLINED[record.draws is not None], record.dimension)
+
+
+OUTLINED = {False: "region", True: "pixels that most draws chose"}
+"""What pictures outline, of a result of one draw and of several."""
+
+
 def mask_text(record: ResultRecord, what: str = "dashed: ") -> str:
     """Return what the dashed line in a picture is: "dashed: mask of 120 pixels"; empty if there is none."""
     mask = record.settings.get("mask")
