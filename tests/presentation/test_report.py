@@ -317,6 +317,33 @@ def test_a_folder_gives_the_report_of_its_run(
     assert sum(attributes.get("class") == "card" for _, attributes in again.tags) == 2
 
 
+def test_preprocessing_is_what_was_done_with_each_image(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    np.save("as-it-is.npy", rng.normal(size=(16, 16)))
+    Image.fromarray(rng.integers(0, 255, size=(20, 20), dtype=np.uint8)).save("photograph.png")
+
+    def reported(*names: str) -> tuple[Any, str]:
+        done = run_main(capsys, "test", *names, "--noise", "1", "--report", "report.json", "--max-evaluations", "64")
+        assert done.code == 0, done.err
+        made = json.loads(Path("report.json").read_text())["settings"]["preprocessing"]
+        done = run_main(capsys, "test", *names, "--noise", "1", "--report", "report.html", "--max-evaluations", "64")
+        assert done.code == 0, done.err
+        return made, Page(Path("report.html").read_text("utf-8")).text
+
+    made, page = reported("as-it-is.npy")
+    assert made is None
+    assert "preprocessingnone" in page.replace(" ", "")
+    resized, page = reported("photograph.png")
+    assert resized["resize"] == [16, 16]
+    assert "preprocessing resize (16, 16)" in page.replace("preprocessingresize", "preprocessing resize")
+    both, page = reported("as-it-is.npy", "photograph.png")
+    assert both == [{"images": 1, "steps": None}, {"images": 1, "steps": resized}]
+    assert "images 1, steps none; images 1, steps resize (16, 16)" in page
+
+
 def test_folders_without_pictures_say_how_to_get_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path
 ) -> None:

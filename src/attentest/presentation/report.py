@@ -358,6 +358,8 @@ def _readable(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{str(name).replace('_', ' ')} {_readable(part)}" for name, part in value.items())
     if isinstance(value, (list, tuple)):
+        if value and all(isinstance(part, Mapping) for part in value):
+            return "; ".join(_readable(part) for part in value)
         return f"({', '.join(_readable(part) for part in value)})"
     return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
 

@@ -52,6 +52,7 @@ def batch_of_records(
     """
     tested = {place: records for place, (_, records) in enumerate(named) if not isinstance(records, str)}
     settings = next((records[0].settings for records in tested.values()), {})
+    prepared = [records[0].settings.get(PREPARED) for records in tested.values()]
     return TestedBatch(
         rows=[
             [failed_row(name, records)] if isinstance(records, str) else rows_of_records(name, records)
@@ -60,7 +61,7 @@ def batch_of_records(
         line=lambda place: (tested[place], None),
         picture=picture,
         origin={
-            "settings": dict(settings),
+            "settings": _as_prepared(settings, prepared),
             "noise": settings.get("noise", {}),
             "reference_noise": None,
             "model_sha256": None,
@@ -83,11 +84,15 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
     file = RecordFile(directory / RESULTS)
     rows: dict[int | str, list[Row]] = {}
     saved: dict[int | str, tuple[str, str]] = {}
+    prepared: dict[int | str, Any] = {}
 
     def keep(line: Row) -> Row:
         name = line["image"]
         rows[name] = rows_of_line(line)
         saved[name] = saved_file(line, PICTURES)
+        prepared.pop(name, None)
+        if "error" not in line:
+            prepared[name] = line["results"][0]["settings"].get(PREPARED)
         return {}
 
     content = file.read(keep=keep)
@@ -127,7 +132,7 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
         line=line,
         picture=picture,
         origin={
-            "settings": header["settings"],
+            "settings": _as_prepared(header["settings"], [prepared[name] for name in wanted if name in prepared]),
             "noise": header["series"].get("noise") or header["settings"].get("noise") or {},
             "reference_noise": header["series"].get("reference_noise"),
             "model_sha256": header["model_sha256"],
@@ -139,6 +144,24 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
             "warnings": notes,
         },
     )
+
+
+PREPARED = "preprocessing"  # the setting that says how images were prepared for the model
+
+
+def _as_prepared(settings: Mapping[str, Any], prepared: Sequence[Any]) -> dict[str, Any]:
+    """Return the settings of a test with the preprocessing that its images had, by that of each image.
+
+    It is None for images that the model could take as they are. Where images differ, it is a list of the different
+    ``steps``, each with the number of ``images`` that had them.
+    """
+    kinds = _unique(prepared)
+    if not kinds:
+        return dict(settings)
+    made = kinds[0]
+    if len(kinds) > 1:
+        made = [{"images": prepared.count(kind), "steps": kind} for kind in kinds]
+    return {**settings, PREPARED: made} if made or PREPARED in settings else dict(settings)
 
 
 RUN = ("command", "started", "seconds", "warnings", "lines")  # what the list of runs says about each
