@@ -16,10 +16,13 @@ from matplotlib.text import Text
 
 from attentest import AttentionTest, Results, plot_margins
 from attentest.errors import InputError
+from attentest.noise import FromImage
 from attentest.presentation.figure import MM, check_figure_path, drawable, save_figure, shown_name
+from attentest.presentation.footnotes import caveats_text
 from attentest.presentation.many_results_figure import contact_sheet
 from attentest.presentation.picture import displayed, eight_bits, overlay_pixels, seen_name
 from attentest.presentation.result_figure import draw_density, results_figure
+from attentest.presentation.words import short_verdict
 from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Fixed, GridSearch
@@ -306,16 +309,46 @@ def test_what_is_not_axes_is_refused(tested: AttentionTestResult) -> None:
         results_figure([])
 
 
+@pytest.fixture(scope="module")
+def doubtful() -> AttentionTestResult:
+    """A result with noise estimated from the image itself, and in other units, compared with a ring."""
+    test = AttentionTest(tiny_vit(image_size=16), noise=FromImage("sample"), contrast="neighbourhood:3")
+    result = test(np.random.default_rng(0).normal(size=(16, 16)))
+    strong = AttentionTest(tiny_vit(image_size=16), noise=100.0)(result.image)
+    assert strong.noise_doubt is not None
+    return replace(result, settings={**result.settings, "noise_doubt": strong.noise_doubt})
+
+
+@pytest.mark.parametrize("width", [80.0, 180.0])
+def test_the_figure_says_what_must_be_known_of_noise_and_ring(doubtful: AttentionTestResult, width: float) -> None:
+    figure = results_figure([doubtful.picture()], width=width)
+    words = " ".join(figure.subfigs[0].texts[-1].get_text().split())
+    assert "The surroundings are a ring 3 pixels wide." in words
+    assert "Approximate: the noise was estimated from the tested image itself" in words
+    assert "The noise is doubtful: the finest details of the image are much smaller" in words
+    title = figure.subfigs[0].axes[2].get_title()
+    assert f"{short_verdict(doubtful.reject_at(0.05), 0.05)}, approximate" in " ".join(title.split())
+
+
+def test_the_figure_says_no_more_where_there_is_nothing_to_know(tested: AttentionTestResult) -> None:
+    assert caveats_text(tested.picture().record) == ""
+
+
 @pytest.mark.parametrize("width", [80.0, 180.0])
 @pytest.mark.parametrize("style", ["default", "dark_background"])
-@pytest.mark.parametrize("kind", ["plain", "randomised and certified", "not converged"])
+@pytest.mark.parametrize("kind", ["plain", "randomised and certified", "not converged", "doubtful"])
 def test_nothing_lies_outside_the_figure_or_on_something_else(
-    tested: AttentionTestResult, randomised: AttentionTestResult, width: float, style: str, kind: str
+    tested: AttentionTestResult,
+    randomised: AttentionTestResult,
+    doubtful: AttentionTestResult,
+    width: float,
+    style: str,
+    kind: str,
 ) -> None:
     far = result_of(tested, TruncatedNormal(statistic=np.array([312.5])), [[300.0, 320.0]], "two-sided")
     wide = replace(tested, log_pvalue_bounds=(-700.0, -0.1), status="max_evaluations", seen=np.ones((1000, 1000), bool))
     long = replace(randomised, naive_log_pvalue=-75.0)
-    shown = {"plain": far, "randomised and certified": long, "not converged": wide}[kind]
+    shown = {"plain": far, "randomised and certified": long, "not converged": wide, "doubtful": doubtful}[kind]
     with plt.style.context(style):
         figure = results_figure([shown.picture("name " * 40)], width=width)
         figure.draw_without_rendering()

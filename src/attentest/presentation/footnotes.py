@@ -8,7 +8,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from attentest.errors import worded
-from attentest.presentation.words import is_converged, searched_interval
+from attentest.presentation.words import is_converged, ring_text, searched_interval
 
 if TYPE_CHECKING:
     from attentest.record import ResultRecord
@@ -34,6 +34,8 @@ often as they should with two reference images (docs/evidence/noise.md)."""
 
 ROUNDING = 1e-9  # levels this close are the same
 
+APPROXIMATE = "approximate: the noise was estimated from the tested image itself, which the test does not know"
+
 DISAGREE = (
     "p and the interval disagree about a difference of 0: p counts both tails together, the interval each by itself; "
     "the equal-tailed p agrees with it"
@@ -54,7 +56,6 @@ def row_notes(
     rejects its hypothesis; None if the error bars do not tell. ``interval_level`` is that of the interval that is
     shown, if one is, which is ``simultaneous`` if it covers together with those of the other components.
     """
-    from attentest.noise.implausible import NO_NOISE, SMOOTHER
     from attentest.search import ROUGH
     from attentest.statistics.alternative import ONE_SIDED
     from attentest.statistics.pvalue import decision
@@ -97,15 +98,8 @@ def row_notes(
         )
         limit = FEW_RANDOMISED_DEGREES if few else FEW_DEGREES
         notes.append(f"the noise is an estimate{images} with fewer than {limit:.0f} degrees of freedom: {allowance}")
-    doubt = row.get("noise_doubt") or ""
-    if doubt.startswith(NO_NOISE):
-        notes.append(doubt.removesuffix("."))
-    elif doubt:
-        size = "smaller" if SMOOTHER in doubt else "larger"
-        notes.append(
-            f"the noise is doubtful: the finest details of the image are much {size} than it would make them; check "
-            "the units, and the noise model"
-        )
+    if doubt := row.get("noise_doubt"):
+        notes.append(doubt_note(doubt))
     if row.get("assumed_preprocessing"):
         notes.append(
             "the model was saved without an image processor: it saw the image as "
@@ -114,6 +108,34 @@ def row_notes(
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
     return _worded(notes, row)
+
+
+def doubt_note(doubt: str) -> str:
+    """Return in short what a sentence says that doubts the noise of an image."""
+    from attentest.noise.implausible import NO_NOISE, SMOOTHER
+
+    if doubt.startswith(NO_NOISE):
+        return doubt.removesuffix(".")
+    size = "smaller" if SMOOTHER in doubt else "larger"
+    return (
+        f"the noise is doubtful: the finest details of the image are much {size} than it would make them; check "
+        "the units, and the noise model"
+    )
+
+
+def caveats_text(record: ResultRecord) -> str:
+    """Return in sentences what must be known of the noise of a result, and how wide the ring around its region is.
+
+    Empty if there is nothing; the verdict itself says that an image has no noise at all.
+    """
+    from attentest.noise.implausible import NO_NOISE
+
+    doubt, said = record.noise_doubt or "", [ring_text(record)]
+    if record.approximate_noise:
+        said.append(APPROXIMATE)
+    if doubt and not doubt.startswith(NO_NOISE):
+        said.append(doubt_note(doubt))
+    return worded(" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text), record.dimension)
 
 
 def contradiction_text(record: ResultRecord, alpha: float) -> str:
@@ -169,7 +191,7 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
     if row["alternative"] == "equal-tailed":
         notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
     if row["approximate_noise"]:
-        notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
+        notes.append(APPROXIMATE)
     return _worded(notes, row)
 
 

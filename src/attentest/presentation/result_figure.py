@@ -13,7 +13,7 @@ from scipy.special import betaln, logit, xlog1py, xlogy
 from attentest.errors import InputError, worded
 from attentest.presentation import figure as drawing
 from attentest.presentation import words
-from attentest.presentation.footnotes import contradiction_text
+from attentest.presentation.footnotes import caveats_text, contradiction_text
 from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, label_axes, seen_lines
 from attentest.presentation.plane import channels_of
 from attentest.record import ResultRecord, map_title
@@ -363,13 +363,20 @@ def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: f
 
 def _words(record: ResultRecord, alpha: float) -> str:
     """Return what is said below the panels."""
-    sentences = words.verdict_text(record, alpha), words.difference_text(record), contradiction_text(record, alpha)
+    sentences = (
+        words.verdict_text(record, alpha),
+        words.difference_text(record),
+        contradiction_text(record, alpha),
+        caveats_text(record),
+    )
     return " ".join(filter(None, sentences))
 
 
 def _title(record: ResultRecord, alpha: float, letters: int) -> str:
     """Return verdict and p-values in lines of at most so many letters."""
-    lines = [words.short_verdict(record.reject_at(alpha), alpha), f"selective p {words.selective_p(record)}"]
+    verdict = words.short_verdict(record.reject_at(alpha), alpha)
+    verdict = f"{verdict}, approximate" if record.approximate_noise else verdict
+    lines = [verdict, f"selective p {words.selective_p(record)}"]
     if record.certificate is not None:
         lines.append(f"certified p {words.with_sign(words.number_text(record.certificate['pvalue']))}")
     lines.append(f"naive p {words.with_sign(words.number_text(record.naive_pvalue))} (not valid)")

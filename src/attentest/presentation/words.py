@@ -449,6 +449,20 @@ def compared_with(contrast: Mapping[str, Any]) -> str:
     return OTHERS.get(contrast["name"], "what it is compared with")
 
 
+def ring_text(record: ResultRecord) -> str:
+    """Return what the surroundings are that a region is compared with: "the surroundings are a ring 5 pixels wide"."""
+    contrast = record.settings["contrast"]
+    while contrast["name"] == "filtered":
+        contrast = contrast["of"]
+    if contrast["name"] != "neighbourhood":
+        return ""
+    radius, unit = contrast["radius"], "pixel" if contrast["radius"] == 1 else "pixels"
+    if contrast.get("spacing"):  # the radius is in its unit
+        unit = "" if record.spacing is None else record.spacing.unit
+    width = " ".join(filter(None, [f"{radius:g}", unit]))
+    return worded(f"the surroundings are a ring {width} wide", record.dimension)
+
+
 def percentage(share: float) -> str:
     """Return a share as a percentage, or in words if it is tiny."""
     return f"{100 * share:.3g}%" if share >= TINY else f"fewer than 1 in {1 / TINY:,.0f}"
