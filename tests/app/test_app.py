@@ -197,6 +197,11 @@ class TestActions:
         assert captions[2] == "The attention map, from 0 to 1"
         assert len(captions) == 4
         assert "different settings" not in html
+        several = html_of(
+            actions, Session(image=session.image), Form.of(noise=NUMBER, sigma="1", randomise=0.5, draws=3)
+        )
+        assert "outline of the pixels that most draws chose" in several
+        assert "the dark share is the p of the draw with the median p" in several
         assert "tested with 2 different settings on this page" in html_of(actions, session, Form.of(threshold=0.4))
         session.image = UploadedImage(name="large", pixels=np.random.default_rng(0).normal(size=(12, 10)))
         assert "so it saw this one resized" in html_of(actions, session, Form())

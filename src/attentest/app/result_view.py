@@ -25,7 +25,9 @@ from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import row_of
 from attentest.presentation.words import (
     compared_with,
+    dark_share_text,
     mask_text,
+    outlined_text,
     result_numbers,
     selective_p,
     short_verdict,
@@ -181,7 +183,6 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
     """Return the pictures as PNG files, with their captions."""
     height, width = (3, 4) if picture.region.ndim == 1 else picture.on_plane().region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
-    share = "half of p" if picture.record.alternative == "equal-tailed" else "p"
 
     def draw_attention(axes: Axes) -> None:
         axes.figure.colorbar(pictures.draw_map(axes, picture), ax=axes).ax.tick_params(labelsize=8)
@@ -201,7 +202,7 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
             figure.savefig(png, format="png", dpi=RESOLUTION)
         return png.getvalue()
 
-    outlined = worded("The image and the outline of the region", picture.record.dimension)
+    outlined = f"{worded('The image and the outline of the', picture.record.dimension)} {outlined_text(picture.record)}"
     title, seen = map_title(picture.record.settings), []
     title = f"The {title}" if picture.record.draws is None else f"{title[0].upper()}{title[1:]}"
     if picture.randomised_image is not None:
@@ -216,6 +217,6 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
         (drawn(draw_attention, 1.17, tall), f"{title}, from 0 to 1"),
         (
             drawn(lambda axes: draw_density(axes, picture.record), 1.45, 1.0),
-            f"Where the statistic could lie by chance: the dark share is {share}",
+            f"Where the statistic could lie by chance: the dark share is {dark_share_text(picture.record)}",
         ),
     ]
