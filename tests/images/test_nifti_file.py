@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,42 @@ def test_broken_volumes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
             (tmp_path / name).write_bytes(whole[: int(len(whole) * share)])
             assert message in refusal(tmp_path / name, frame=3)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_compressed_volume_is_checked_to_its_end(tmp_path: Path) -> None:
+    random = np.random.default_rng(0).integers(0, 9999, (30, 20, 4)).astype(np.int16)
+    path = write_nifti(tmp_path / "a.nii.gz", random)
+    plain = gzip.decompress(path.read_bytes())
+    stored = gzip.compress(plain, compresslevel=0)  # every byte of the volume is a byte of the file
+    flipped = bytearray(stored)
+    flipped[-9] ^= 1  # a bit of the last pixel, before checksum and length
+    other_sum = bytearray(stored)
+    other_sum[-8] ^= 1
+    for content in (flipped, other_sum, stored[:-8], stored[:-1], stored + b"more"):
+        path.write_bytes(content)
+        for options in ({"frame": 0}, {"frame": 3}, {"dimension": 3}):
+            assert refusal(path, **options) == f"{path} ends before its last pixel or is damaged: copy it again."
+    half = len(plain) // 2
+    for content in (stored, stored + bytes(99), gzip.compress(plain[:half]) + gzip.compress(plain[half:] + bytes(99))):
+        path.write_bytes(content)
+        assert np.array_equal(read_image(path, dimension=3), random.T)
+        assert np.array_equal(read_image(path, frame=1), random[:, :, 1].T)
+
+
+def test_what_follows_a_compressed_volume_is_bounded(tmp_path: Path) -> None:
+    path = write_nifti(tmp_path / "a.nii.gz", VOLUME)
+    whole, zeros = path.read_bytes(), gzip.compress(bytes(2**24))
+    path.write_bytes(whole + zeros)
+    assert np.array_equal(read_image(path, frame=1), VOLUME[:, :, 1].T)
+    path.write_bytes(whole + 128 * zeros)  # 2 GiB
+    tracemalloc.start()
+    message = refusal(path, frame=1)
+    assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    tracemalloc.stop()
+    assert "goes on for more than 16777216 bytes after its last pixel: save it again without what is there." in message
+    path.write_bytes(whole)
+    os.truncate(path, 2**31)  # as many zeros that are not compressed
+    assert "ends in zeros and is damaged: copy it again." in refusal(path, frame=1)
 
 
 def test_only_the_slice_asked_for_is_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ from attentest.registry import IMAGE_FORMATS
 MAX_EXTENSION_BYTES = 16 * 2**20
 """Largest offset of the pixels of a NIfTI file: nibabel reads everything before them into memory."""
 
+MAX_TRAILING_BYTES = 16 * 2**20
+"""Most bytes after the last pixel of a compressed NIfTI file: all are read, since its checksum comes after them."""
+
+PIECE = 2**20  # bytes of a compressed file that are in memory at a time while its checksum is verified
+
 LONGEST_HEADER = 540  # bytes of a NIfTI-2 header
 
 FIELDS = {348: (("f", 108), ("2f", 112)), 540: (("q", 168), ("2d", 176))}
@@ -40,7 +46,7 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
 
     The axes are those stored, whatever they mean in the patient: the first runs along the width (columns), the second
     along the height (rows), and slices are taken along the third. Nothing is flipped or reoriented. Of a chosen
-    slice only its pixels are read into memory.
+    slice only its pixels are read into memory, although a compressed file is read to its end for its checksum.
     """
     with optional_package("NIfTI", "nibabel", "medical", "nibabel.global") as nibabel:
         errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
@@ -68,6 +74,7 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
             check_values(math.prod(shape), path)
         where = (slice(None), slice(None), index, *(0 for _ in shape[3:]))[: len(shape)]
         with decoding(f"{path} ends before its last pixel or is damaged: copy it again", *errors):
+            _check_whole(path, int(volume.dataobj.offset) + math.prod(shape) * stored.itemsize)
             values = np.array(volume.dataobj[where], dtype=np.float64)
         # The header has so many digits as str shows.
         lengths = [str(np.float32(size)) for size in nibabel.affines.voxel_sizes(volume.affine)[: values.ndim][::-1]]
@@ -106,7 +113,12 @@ def _check_header(path: Path) -> None:
 
     Nibabel reads the gap, however large it is, and ignores a scaling that is not finite.
     """
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    if _is_compressed(path) and path.stat().st_size > PIECE:
+        with path.open("rb") as file:
+            file.seek(-PIECE, os.SEEK_END)
+            if not any(file.read(PIECE)):  # the rest of an unfinished copy, which gzip would skip byte by byte
+                raise InputError(f"{path} ends in zeros and is damaged: copy it again.")
+    with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
         head = file.read(LONGEST_HEADER)
     for order in "<>":
         (length,) = struct.unpack_from(f"{order}i", head)
@@ -126,3 +138,26 @@ def _check_header(path: Path) -> None:
                 f"{path} has a slope of {slope} and an intercept of {intercept} to scale its pixels with, but they "
                 "must be finite: save it again with the right scaling, or with a slope of 0 for none."
             )
+
+
+def _check_whole(path: Path, announced: int) -> None:
+    """Check the checksum of a compressed file, and that it holds not far more bytes than its header announces.
+
+    Nibabel stops at the last pixel that it needs, and the checksum comes after all of them.
+    """
+    if not _is_compressed(path):
+        return
+    most = announced + MAX_TRAILING_BYTES
+    held = 0
+    with gzip.open(path) as file:
+        while held <= most and file.read(PIECE):
+            held = file.tell()
+    if held > most:
+        raise InputError(
+            f"{path} goes on for more than {MAX_TRAILING_BYTES} bytes after its last pixel: save it again without what "
+            "is there."
+        )
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
