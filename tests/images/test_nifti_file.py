@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from attentest.images.image_file import read_image
+from attentest.images.nifti import nifti_like
 from image_refusal import refusal
 
 VOLUME = np.arange(24, dtype=np.int16).reshape(3, 2, 4) - 5
@@ -165,3 +166,38 @@ def test_only_the_slice_asked_for_is_read(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: 352 + 2 * 3 * 2 * 2])  # the last two slices are gone
     assert np.array_equal(read_image(path, frame=1), VOLUME[:, :, 1].T)
     assert "ends before its last pixel" in refusal(path, frame=2)
+
+
+@pytest.mark.parametrize("kind", ["Nifti1Image", "Nifti2Image"])
+def test_a_map_has_the_place_of_its_volume_and_nothing_else(kind: str, tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    affine = np.array([[0.0, 0.0, 4.0, 1.0], [0.8, 0.0, 0.0, 2.0], [0.0, 0.5, 0.0, 3.0], [0.0, 0.0, 0.0, 1.0]])
+    image = getattr(nibabel, kind)(VOLUME, affine)
+    image.set_qform(affine, 1)
+    image.header.set_xyzt_units("micron")
+    image.header.set_intent("t test", (7,), name="Doe Jane")
+    image.header["cal_min"], image.header["cal_max"] = -1000, 3000
+    image.header["descrip"] = image.header["aux_file"] = b"Doe Jane"
+    image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"Doe Jane"))
+    nibabel.save(image, tmp_path / "a.nii")
+    values = np.linspace(0, 1, 24).reshape(4, 2, 3)
+    content = nifti_like(tmp_path / "a.nii", values)
+    assert content is not None
+    assert b"Doe" not in content
+    (tmp_path / "map.nii").write_bytes(content)
+    saved = nibabel.load(tmp_path / "map.nii")
+    assert np.array_equal(np.asarray(saved.dataobj), values.T)
+    assert np.allclose(saved.affine, affine)
+    assert np.allclose(saved.get_qform(), affine)
+    assert (saved.header["qform_code"], saved.header["sform_code"]) == (1, image.header["sform_code"])
+    assert saved.header.get_xyzt_units()[0] == "micron"
+    assert saved.header.get_intent() == ("none", (), "")
+    assert (saved.header["cal_min"], saved.header["cal_max"]) == (0, 0)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_map_of_a_volume_without_a_place_is_not_placed(number: float, tmp_path: Path) -> None:
+    path = patched(write_nifti(tmp_path / "a.nii", VOLUME), 280, "12f", *[number] * 12)
+    assert read_image(path, frame=0).shape == (2, 3)
+    assert nifti_like(path, np.ones((4, 2, 3), dtype=bool)) is None
+    assert nifti_like(np.full((4, 4), number), np.ones((4, 2, 3), dtype=bool)) is None

@@ -40,6 +40,12 @@ their slope and intercept."""
 
 UNITS = {1: "m", 2: "mm", 3: "um"}  # codes of the units of lengths
 
+PLACE = (
+    *("pixdim", "xyzt_units", "qform_code", "quatern_b", "quatern_c", "quatern_d"),
+    *("qoffset_x", "qoffset_y", "qoffset_z", "sform_code", "srow_x", "srow_y", "srow_z"),
+)
+"""Fields of a header that tell where a volume lies in space."""
+
 
 def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
     """Return one slice of a NIfTI file, (H, W), or its volume, (slices, H, W), scaled by its slope and intercept.
@@ -87,25 +93,32 @@ def is_nifti(path: Path) -> bool:
     return path.name.lower().endswith(IMAGE_FORMATS["NIfTI"].suffixes)
 
 
-def nifti_like(source: Path | NDArray[np.float64], values: NDArray[Any]) -> bytes:
+def nifti_like(source: Path | NDArray[np.float64], values: NDArray[Any]) -> bytes | None:
     """Return the content of a NIfTI file with a mask or a map (slices, H, W) of a volume, in its place in space.
 
-    The volume is in a NIfTI file, or is given by its affine (4, 4), in mm.
+    The volume is in a NIfTI file, or is given by its affine (4, 4), in mm; None if its affine is not finite. Of a
+    file only the place in space is taken: its range of display, intent and texts are not those of the map.
     """
     stored = values.T.astype(np.uint8 if values.dtype == np.bool_ else values.dtype)
     with optional_package("NIfTI", "nibabel", "medical", "nibabel.global") as nibabel:
         if isinstance(source, np.ndarray):
+            if not np.isfinite(source).all():
+                return None
             volume = nibabel.Nifti1Image(stored, source)
             volume.header.set_xyzt_units("mm")
             content: bytes = volume.to_bytes()
             return content
         volume = nibabel.load(source)
-        header = volume.header.copy()
+        if not np.isfinite(volume.affine).all():
+            return None
+        header = type(volume.header)()
+        for field in PLACE:
+            header[field] = volume.header[field]
         header.set_data_dtype(stored.dtype)
         header.set_slope_inter(1, 0)
         shape = (*stored.shape, *volume.shape[stored.ndim :])
         content = type(volume)(stored.reshape(shape), volume.affine, header).to_bytes()
-    return content
+        return content
 
 
 def _check_header(path: Path) -> None:
