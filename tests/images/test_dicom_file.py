@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from attentest.images.image_file import read_image
+from attentest.images.image_file import Spacing, read_image, read_scan
 from image_refusal import PATIENT, refusal
 
 EXPLICIT = "1.2.840.10008.1.2.1"
@@ -367,3 +367,57 @@ def test_nothing_about_the_patient_gets_out(tmp_path: Path, capfd: pytest.Captur
     assert "JD" not in sentence
     assert capfd.readouterr() == ("", "")
     assert not pydicom.config.logger.disabled
+
+
+def enhanced(path: Path, heights: list[float | None], turned: int | None = None, shared: bool = True) -> Path:
+    """Write a file whose frame k holds the value k and lies at a height along its normal, (-1, 0, 0)."""
+    across, other = [0, 1, 0, 0, 0, -1], [1, 0, 0, 0, 1, 0]
+    frames = []
+    for number, height in enumerate(heights):
+        tags = {}
+        if height is not None:
+            tags["PlanePositionSequence"] = item(ImagePositionPatient=[-height, 7, 1])
+        if not shared or number == turned:
+            plane = other if number == turned else across
+            tags["PlaneOrientationSequence"] = item(ImageOrientationPatient=plane)
+        frames += item(**tags)
+    of_all = {"PixelMeasuresSequence": item(PixelSpacing=[0.5, 0.75], SpacingBetweenSlices=9)}
+    if shared:
+        of_all["PlaneOrientationSequence"] = item(ImageOrientationPatient=across)
+    return write_dicom(
+        path,
+        np.repeat(np.arange(len(heights), dtype=np.uint16), 6).reshape(-1, 2, 3),
+        NumberOfFrames=len(heights),
+        PerFrameFunctionalGroupsSequence=frames,
+        SharedFunctionalGroupsSequence=item(**of_all),
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_frames_are_sorted_by_position(shared: bool, tmp_path: Path) -> None:
+    path = enhanced(tmp_path / "a.dcm", [5.0, 0.0, 2.5, 7.5], shared=shared)
+    scan = read_scan(path, frame=None, window=False, dimension=3, channels=())
+    assert scan.values[:, 0, 0].tolist() == [1, 2, 0, 3]
+    assert scan.spacing == Spacing((2.5, 0.5, 0.75), "mm")
+    assert (read_image(path, frame=0) == 0).all()  # one frame is counted as stored
+
+
+def test_frames_without_positions_stay_as_stored(tmp_path: Path) -> None:
+    path = enhanced(tmp_path / "a.dcm", [None] * 3)
+    scan = read_scan(path, frame=None, window=False, dimension=3, channels=())
+    assert scan.values[:, 0, 0].tolist() == [0, 1, 2]
+    assert scan.spacing == Spacing((9.0, 0.5, 0.75), "mm")
+
+
+def test_frames_that_are_no_volume_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.dcm"
+    assert refusal(enhanced(path, [0, 2.5, 2.5, 5]), dimension=3) == (
+        f"frame 1 of {path} and frame 2 of {path} are slices of one series at the same position: give each of its "
+        "volumes a file of its own."
+    )
+    message = refusal(enhanced(path, [0, 2.5, 5], turned=2), dimension=3)
+    assert f"frame 2 of {path} has the orientation 1 x 0 x 0 x 0 x 1 x 0, and other slices of its series" in message
+    assert message.endswith("give a file of slices that are alike.")
+    assert "mm, and a slice is missing between them" in refusal(enhanced(path, [0, 2.5, 5, 10]), dimension=3)
+    message = refusal(enhanced(path, [0, None, 5]), dimension=3)
+    assert message == f"frame 1 of {path} has no position in its series that can be read: export it again."

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images import image_file
+from attentest.images.dicom_slice import NO_POSITION, Slice, in_order
 from attentest.images.image_file import Scan, Spacing
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
@@ -75,7 +76,10 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
 
 
 def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bool) -> Scan:
-    """Return all frames of a DICOM file as a volume (D, H, W)."""
+    """Return all frames of a DICOM file as a volume (D, H, W).
+
+    They are sorted by their positions along the normal; without positions of their own they stay as stored.
+    """
     count = int(header.get("NumberOfFrames") or 1)
     if count < 2 or frame is not None:
         raise InputError(
@@ -83,10 +87,16 @@ def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bo
             "folder of the slices of a series."
         )
     image_file.check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
-    planes = [read_dicom(path, number, window).values for number in range(count)]
+    first = _Frame(pydicom, header, path, 0)
+    order, spacing = list(range(count)), first.spacing("SpacingBetweenSlices")
+    if any(tags.get("PlanePositionSequence") for tags in header.get("PerFrameFunctionalGroupsSequence") or []):
+        slices, step = in_order((_Frame(pydicom, header, path, number).place() for number in order), "file")
+        order, lengths = [part.index for part in slices], slices[0].spacing
+        spacing = Spacing.known([step, *lengths], "mm") if lengths else None
+    planes = [read_dicom(path, number, window).values for number in order]
     if planes[0].ndim != 2:
         raise InputError(f"{path} is in colour, and a volume of grey values is needed.")
-    return Scan(np.stack(planes), _Frame(pydicom, header, path, 0).spacing("SpacingBetweenSlices"))
+    return Scan(np.stack(planes), spacing)
 
 
 class _Grey(NamedTuple):
@@ -133,6 +143,14 @@ class _Frame:
             return Spacing.known([*(tags.get(tag) for tag in between), *tags.get("PixelSpacing")], "mm")
         except broken:
             return None
+
+    def place(self) -> Slice:
+        """Return where the frame lies, as its own position and its orientation, or that of all frames, tell."""
+        name = f"frame {self._index} of {self._path}"
+        with image_file.decoding(f"{name} {NO_POSITION}", *errors_of(self._pydicom)):
+            own = self._header.PerFrameFunctionalGroupsSequence[self._index].PlanePositionSequence[0]
+            plane, measures = self._tags("PlaneOrientationSequence"), self._tags("PixelMeasuresSequence")
+            return Slice.told(name, self._index, self._header, own, plane, measures)
 
     def stored_values(self) -> NDArray[Any]:
         """Return the stored values (H, W) or (H, W, 3); YBR colours are converted to RGB."""

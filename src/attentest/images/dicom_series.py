@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.dicom import errors_of, read_dicom, read_header
+from attentest.images.dicom_slice import NO_POSITION, Slice, in_order
 from attentest.images.image_file import Scan, Spacing, check_values, decoding, optional_package
 from attentest.registry import IMAGE_FORMATS
 
 MOST_SLICES = 10_000  # most files of a series
 DIRECTORY = "dicomdir"  # name, in lower case, of the table of contents that comes with many series
-DIGITS = 4  # digits after the point to which angles (cosines) and spacings (mm) of slices must agree
-
-UNEVEN, MISSING = 0.1, 1.5
-"""Distances of neighbouring slices may differ by this share of the usual one; from this multiple on one is missing."""
 
 
 def is_dicom(path: Path) -> bool:
@@ -112,24 +107,14 @@ def read_series(files: Sequence[Path], frame: int | None, window: bool) -> Scan:
             f"{folder} has {len(files)} slices of a DICOM series, and a volume is read from 2 to {MOST_SLICES}: give "
             "the folder of a whole series."
         )
-    slices = sorted((_Slice.read(path) for path in files), key=lambda part: part.place)
-    for what in ("size", "pixel spacing", "orientation"):
-        values = [part.layout[what] for part in slices]
-        usual = Counter(values).most_common(1)[0][0]
-        odd = next((part for part, value in zip(slices, values, strict=True) if value != usual), None)
-        if odd is not None:
-            raise InputError(
-                f"{odd.path} has the {what} {_shown(odd.layout[what])}, and other slices of its series "
-                f"{_shown(usual)}: give a folder of slices that are alike."
-            )
-    step = _checked_step(slices)
+    slices, step = in_order((_read_slice(*place) for place in enumerate(files)), "folder")
     shape = len(slices), *slices[0].size
     check_values(math.prod(shape), folder)
     volume = np.empty(shape)
     for plane, part in zip(volume, slices, strict=True):
-        pixels = read_dicom(part.path, None, window).values
+        pixels = read_dicom(files[part.index], None, window).values
         if pixels.ndim != 2:
-            raise InputError(f"{part.path} is a slice in colour, and a volume of grey values is needed.")
+            raise InputError(f"{part.name} is a slice in colour, and a volume of grey values is needed.")
         plane[...] = pixels
     return Scan(volume, Spacing.known([step, *slices[0].spacing], "mm") if slices[0].spacing else None)
 
@@ -139,7 +124,7 @@ def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
 
     None if slices do not tell the spacing of their pixels.
     """
-    slices = sorted((_Slice.read(path) for path in files), key=lambda part: part.place)
+    slices = sorted((_read_slice(*place) for place in enumerate(files)), key=lambda part: part.place)
     first, last = slices[0], slices[-1]
     if len(first.spacing) != 2:
         return None
@@ -150,74 +135,10 @@ def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
     return affine
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Slice:
-    """A slice of a series."""
-
-    path: Path
-    position: NDArray[np.float64]
-    """(3,). Place in space of its first pixel in mm."""
-    orientation: NDArray[np.float64]
-    """(2, 3). Directions of its rows and columns."""
-    spacing: tuple[float, ...]
-    """Distances of rows and of columns in mm."""
-    size: tuple[int, int]
-
-    @classmethod
-    def read(cls, path: Path) -> _Slice:
-        with (
-            optional_package("DICOM", "pydicom", "medical") as pydicom,
-            decoding(f"{path} has no position in its series that can be read: export it again", *errors_of(pydicom)),
-        ):
-            header = read_header(pydicom, path)
-            part = cls(
-                path=path,
-                position=np.array(header.ImagePositionPatient, dtype=np.float64).reshape(3),
-                orientation=np.array(header.ImageOrientationPatient, dtype=np.float64).reshape(2, 3),
-                spacing=tuple(float(length) for length in header.get("PixelSpacing") or ()),
-                size=(int(header.Rows), int(header.Columns)),
-            )
-            if not math.isfinite(part.place):
-                raise ValueError("position")
-        return part
-
-    @property
-    def place(self) -> float:
-        """Its position along the normal of the series."""
-        return float(np.cross(*self.orientation) @ self.position)
-
-    @property
-    def layout(self) -> dict[str, tuple[float, ...]]:
-        """What all slices have in common."""
-        return {
-            "size": self.size,
-            "pixel spacing": _rounded(self.spacing),
-            "orientation": _rounded(self.orientation.ravel()),
-        }
-
-
-def _rounded(numbers: Any) -> tuple[float, ...]:
-    return tuple(round(float(number), DIGITS) + 0.0 for number in numbers)
-
-
-def _shown(numbers: tuple[float, ...]) -> str:
-    return " x ".join(f"{number:g}" for number in numbers) or "none"
-
-
-def _checked_step(slices: Sequence[_Slice]) -> float:
-    """Return the distance of neighbouring slices; raise an error if one is missing or double, or lies elsewhere."""
-    gaps = np.diff([part.place for part in slices])
-    usual = float(np.sort(gaps)[(len(gaps) - 1) // 2])
-    for gap, before, after in zip(gaps.tolist(), slices, slices[1:], strict=False):
-        if gap <= UNEVEN * usual or gap == 0:
-            raise InputError(
-                f"{before.path} and {after.path} are slices of one series at the same position: give each of its "
-                "volumes a folder of its own."
-            )
-        if abs(gap - usual) > UNEVEN * usual:
-            what = "and a slice is missing between them" if gap >= MISSING * usual else "so that steps are uneven"
-            raise InputError(
-                f"{before.path} and {after.path} are {gap:.4g} mm apart, and other slices of their series "
-                f"{usual:.4g} mm, {what}: copy or export the whole series again."
-            )
-    return (slices[-1].place - slices[0].place) / len(gaps)
+def _read_slice(index: int, path: Path) -> Slice:
+    with (
+        optional_package("DICOM", "pydicom", "medical") as pydicom,
+        decoding(f"{path} {NO_POSITION}", *errors_of(pydicom)),
+    ):
+        header = read_header(pydicom, path)
+        return Slice.told(str(path), index, header, header, header, header)
