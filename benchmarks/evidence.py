@@ -44,7 +44,7 @@ LIBRARIES = ("numpy", "scipy", "torch", "transformers")
 MEASURED = ("attention", "contrast", "images", "noise", "pipeline", "region", "search", "statistics")
 """Rooms of the package on which numbers depend."""
 
-READERS = ("dicom", "dicom_series", "image_file", "image_source", "nifti", "pillow", "signal_file")
+READERS = ("dicom", "dicom_series", "dicom_slice", "image_file", "image_source", "nifti", "pillow", "signal_file")
 """Files of them that read files, which no section does: it draws its images."""
 
 SECTIONS = {
