@@ -111,7 +111,11 @@ class TestActions:
         assert result.verdict(0.05) in unescape(html)
         assert f"outline of the region; dashed: mask of {within.sum()} pixels" in html
         assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in actions.preview(session, "tiny", form)
-        for wrong, said in ((np.ones((8, 9)), "the mask is for images of"), (np.zeros((8, 8)), "mask is empty")):
+        for wrong, said in (
+            (np.ones((8, 9)), "the mask is for images of"),
+            (np.zeros((8, 8)), "mask is empty"),
+            (np.ones((2, 8, 8, 8)), "of the image, got wrong.npy."),
+        ):
             np.save(tmp_path / "wrong.npy", wrong)
             for shown in (html_of, lambda actions, session, form: actions.preview(session, "tiny", form)):
                 html = shown(actions, session, Form.of(noise=NUMBER, sigma="1", mask=str(tmp_path / "wrong.npy")))

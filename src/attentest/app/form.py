@@ -136,8 +136,9 @@ class Form:
         """Return the mask of an uploaded file; without one, nothing that is asked about it counts."""
         if path is None:
             return {"mask_use": "both"}
-        with page_words({path: Path(path).name}):
-            return {"mask": as_mask(ImageSource(path=Path(path)))}
+        source, name = ImageSource(path=Path(path)), Path(path).name
+        with page_words({path: name, shortened(source): name}):
+            return {"mask": as_mask(source)}
 
     def scores(self, model: OfferedModel) -> ViTScores:
         """Return the scores of a model that the map which the answers define is made of."""
