@@ -155,7 +155,7 @@ def test_what_follows_a_compressed_volume_is_bounded(tmp_path: Path) -> None:
     message = refusal(path, frame=1)
     assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     tracemalloc.stop()
-    assert "goes on for more than 16777216 bytes after its last pixel: save it again without what is there." in message
+    assert "goes on for more than 16 MiB after its last pixel: save it again without what is there." in message
     path.write_bytes(whole)
     os.truncate(path, 2**31)  # as many zeros that are not compressed
     assert "ends in zeros and is damaged: copy it again." in refusal(path, frame=1)
