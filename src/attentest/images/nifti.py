@@ -167,8 +167,8 @@ def _check_whole(path: Path, announced: int) -> None:
             held = file.tell()
     if held > most:
         raise InputError(
-            f"{path} goes on for more than {MAX_TRAILING_BYTES // 2**20} MiB after its last pixel: save it again without "
-            "what is there."
+            f"{path} goes on for more than {MAX_TRAILING_BYTES // 2**20} MiB after its last pixel: save it again "
+            "without what is there."
         )
 
 
