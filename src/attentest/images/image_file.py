@@ -29,6 +29,8 @@ MAX_PIXELS = 64_000_000  # most pixels of an image that is read, 8000 x 8000: a 
 MAX_VOLUME_BYTES = 4 * 2**30
 """Most bytes, uncompressed, of a series of frames or slices from which one is read: 4 GiB."""
 
+ZIP = b"PK\x03\x04"  # what an archive starts with
+
 LONGEST_REASON = 200  # most characters of an error's message that another repeats: it may quote the file
 
 DECODING_ERRORS = (
@@ -234,6 +236,8 @@ def read_scan(
     by_suffix = [kind for kind in formats if kind.suffixes and path.name.lower().endswith(kind.suffixes)]
     by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
     others = [kind for kind in formats if not kind.suffixes and not kind.signature]
+    if head.startswith(ZIP) and not by_suffix:
+        raise InputError(f"{path} is a ZIP archive: unpack it, and give a file of it, or the folder of a DICOM series.")
     file_format = (by_suffix + by_content + others)[0]
     name = next(name for name, known in IMAGE_FORMATS.items() if known is file_format)
     if dimension not in file_format.dimensions:
