@@ -348,7 +348,7 @@ def sensitivity_layout(width: float, count: int, titled: bool, words: str) -> dr
     left, gap = 13.0, 14.0  # room for the numbers and names of the axes
     wide = (width - left - 4 - (columns - 1) * gap) / columns
     high = min(wide, 52.0)
-    top, row = (16.0 if titled else 10.0), high + 20
+    top, row = (16.0 if titled else 10.0), high + 27  # below: the names of the axes and the legend
     places = [divmod(number, columns) for number in range(count)]
     return drawing.Layout(
         width=width,
@@ -451,7 +451,7 @@ def _draw_intervals(axes: Axes, drawn: Sensitivity, size: float) -> None:
     axes.set_ylim(bottom - margin, top + margin)
     axes.locator_params(axis="y", nbins=6)
     _factor_axis(axes, curve, size)
-    axes.legend(fontsize=size - 1, loc="best", framealpha=0.6, borderpad=0.3, handlelength=2.2)
+    drawing.legend_below(axes, 2, size - 1)
     axes.set_title(f"{interval_name(drawn.confidence_level)} of the difference", size=size, pad=14)
 
 
