@@ -9,10 +9,9 @@ import html
 import io
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attentest.errors import InputError
+from attentest.checks import required
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,30 +84,22 @@ def png_address(content: bytes) -> str:
     return f"data:image/png;base64,{b64encode(content).decode()}"
 
 
-def page_from(package: str, template: str, **values: Any) -> str:
-    """Return the HTML of a Jinja2 template in the folder ``templates`` of a package.
+def page_from(packages: Iterable[str], template: str, **values: Any) -> str:
+    """Return the HTML of a Jinja2 template in the folder ``templates`` of one of some packages.
 
     Every text is escaped, as by :func:`text_html`, except for those that the template declares safe. Functions among
     the values are filters, too.
     """
     environment = templates(
-        package, autoescape=True, finalize=lambda value: plain(value) if type(value) is str else value
+        *packages, autoescape=True, finalize=lambda value: plain(value) if type(value) is str else value
     )
     functions = {name: value for name, value in values.items() if callable(value)}
     environment.filters.update(functions, data=png_address)
     return str(environment.get_template(template).render(**values))
 
 
-def templates(package: str, **options: Any) -> Any:
-    """Return the Jinja2 templates of a package; a name without a value is an error, and tags leave no lines."""
-    jinja2 = required("jinja2", "Jinja2")
+def templates(*packages: str, **options: Any) -> Any:
+    """Return the Jinja2 templates of some packages; a name without a value is an error, and tags leave no lines."""
+    jinja2 = required("jinja2", "the report needs Jinja2")
     options |= {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return jinja2.Environment(loader=jinja2.PackageLoader(package), **options)
-
-
-def required(module: str, name: str) -> Any:
-    """Import a module that only pages need, and name its package where it is missing."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise InputError(f"the report needs {name}: pip install 'attentest[plots]'.") from None
+    return jinja2.Environment(loader=jinja2.ChoiceLoader([*map(jinja2.PackageLoader, packages)]), **options)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from attentest.presentation.figure import png_of
 from attentest.statistics.selection_laws import RandomisedNormal
 from attentest.studies.brain.condition import PAPER
 from attentest.studies.brain.page import gallery_figure
 from attentest.studies.brain.study import room_of
 from attentest.studies.brain.summary import Gallery, example_galleries
-from attentest.studies.document import png
 from brain_gallery import FakeTests, cohort, gallery, result, slices_of
 from truncated import known_set, normal
 
@@ -46,8 +46,8 @@ def test_maps_are_the_same_whatever_the_slices() -> None:
     pictures = gallery(2)
     nothing = pictures.slices.mask & False
     black = Gallery(slices_of(pictures.slices.flair * 0, nothing), pictures.results)
-    assert png(maps_figure(pictures)) == png(maps_figure(black))
-    assert png(full_figure(pictures)) != png(full_figure(black))
+    assert png_of(maps_figure(pictures), 50) == png_of(maps_figure(black), 50)
+    assert png_of(full_figure(pictures), 50) != png_of(full_figure(black), 50)
 
 
 def test_galleries_show_slice_map_region_and_tumour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -335,7 +335,7 @@ def test_every_link_of_the_page_leads_to_a_heading(report: Path, tmp_path: Path)
     write_series(tmp_path, NULL, selective_rows(NULL, 20))
     write_report(summarise(tmp_path), tmp_path / "report")
     for page in ((report / "index.html").read_text(), (tmp_path / "report" / "index.html").read_text()):
-        links, places = set(re.findall(r'href="([^"]*)"', page)), set(re.findall(r'id="([^"]*)"', page))
+        links, places = set(re.findall(r'<a href="([^"]*)"', page)), set(re.findall(r'id="([^"]*)"', page))
         assert len(links) >= 4
         assert {link.removeprefix("#") for link in links} <= places
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -18,7 +17,7 @@ from attentest.errors import worded
 from attentest.markup import page_from, png_address, png_file, text_html
 from attentest.noise.model import recorded_sentence
 from attentest.presentation import picture as pictures
-from attentest.presentation.figure import new_figure
+from attentest.presentation.figure import new_figure, png_of
 from attentest.presentation.footnotes import row_notes, selection_notes
 from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
@@ -120,7 +119,7 @@ def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
     record, rejected = picture.record, tested.result.reject_at(tested.alpha)
     approximate = ", approximate" if record.approximate_noise else ""
     return page_from(
-        "attentest.app",
+        ["attentest.app"],
         "result.html.j2",
         kind=KINDS[rejected],
         pvalue=selective_p(record),
@@ -198,9 +197,7 @@ def _panels(picture: pictures.Picture, dark: bool) -> list[tuple[bytes, str]]:
         with ONE_PICTURE, rc_context(STYLES[dark]):
             figure = new_figure(PANEL_SIDE * width, PANEL_SIDE * height)
             draw(figure.add_subplot())
-            png = io.BytesIO()
-            figure.savefig(png, format="png", dpi=RESOLUTION)
-        return png.getvalue()
+            return png_of(figure, RESOLUTION)
 
     outlined = f"{worded('The image and the outline of the', picture.record.dimension)} {outlined_text(picture.record)}"
     title, seen = map_title(picture.record.settings), []

@@ -117,6 +117,7 @@ def compare(
     check_files("image", [image])
     options.check()
     from attentest.pipeline.comparison import compare as compared
+    from attentest.presentation.words import interval_name, interval_text
 
     check_figure(figure, [image])
     tests = [asked.attention_test(1 - alpha) for asked in (options, second)]
@@ -128,7 +129,7 @@ def compare(
         typer.echo(comparison.verdict(alpha))
         typer.echo(
             f"Estimate of the difference between both differences: {comparison.estimate:.4g}, "
-            f"{1 - alpha:.0%} interval {interval.low:.4g} to {interval.high:.4g}."
+            f"{interval_name(1 - alpha)} {interval_text(interval.low, interval.high)}."
         )
     write_figure(figure, comparison.plot)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import unicodedata
@@ -151,9 +150,8 @@ def _sentences(cohort: Claims, claims: Mapping[str, Any]) -> list[str]:
 def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
     table, pictures = cohort.table(), []
     for name, draw in _panels(cohort).items():  # each a picture, which can be read on a narrow screen
-        picture = io.BytesIO()
-        cohort_figure(cohort, values["alpha"], [draw]).savefig(picture, format="png", dpi=180, facecolor="white")
-        pictures.append((worded(name, cohort.results[0].dimension), picture.getvalue()))
+        picture = drawing.png_of(cohort_figure(cohort, values["alpha"], [draw]), 180, facecolor="white")
+        pictures.append((worded(name, cohort.results[0].dimension), picture))
     return sealed_page(
         "attentest.cohort",
         "cohort.html.j2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attentest.checks import positive_number
+from attentest.checks import positive_number, required
 from attentest.errors import InputError, worded
 from attentest.files import check_output_path, unwritten
 from attentest.markup import plain
@@ -28,11 +29,16 @@ def new_figure(width: float, height: float, *, arranged: bool = True) -> Figure:
 
     Matplotlib arranges its axes, unless they are put in their places one by one.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained" if arranged else None)
+    kind = required("matplotlib.figure", "figures need Matplotlib").Figure
+    figure: Figure = kind(figsize=(width, height), layout="constrained" if arranged else None)
+    return figure
+
+
+def png_of(figure: Figure, dpi: float, **options: Any) -> bytes:
+    """Return the content of a PNG file of a figure, without the version of Matplotlib: the same picture, same bytes."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dpi, metadata={"Software": None}, **options)
+    return content.getvalue()
 
 
 def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
@@ -69,6 +75,12 @@ def checked_axes(axes: Any, count: int) -> list[Axes]:
     """Return the axes that a caller passed as ``axes``; raise an error unless they are so many."""
     several = list(axes) if hasattr(axes, "__iter__") else [axes]
     return _checked(several, count, f"axes must be a list of {count} Matplotlib Axes")
+
+
+def draw_grid(axes: Axes) -> None:
+    """Draw pale horizontal lines behind the data."""
+    axes.grid(axis="y", color="0.5", alpha=0.18)
+    axes.set_axisbelow(True)
 
 
 def legend_below(axes: Axes, columns: int, size: float) -> None:

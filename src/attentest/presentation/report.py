@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.checks import required
 from attentest.errors import counted, worded
 from attentest.files import check_output_path, write_complete
-from attentest.markup import definition_table, page_from, plain, png_address, png_file, required, row_table, text_html
+from attentest.markup import definition_table, page_from, plain, png_address, png_file, row_table, text_html
 from attentest.noise.model import recorded_sentence
 from attentest.presentation import USUAL_CARDS
 from attentest.presentation.figure import new_figure
@@ -307,7 +308,7 @@ def check_report_path(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise an error if no report can be written to a path, or if it would overwrite an input."""
     check_output_path(path, NAME, (".html", ".htm", ".json"), inputs)
     if not is_json(path):
-        required("jinja2", "Jinja2")
+        required("jinja2", "the report needs Jinja2")
         new_figure(1.0, 1.0)  # an error where Matplotlib is missing
 
 
@@ -341,16 +342,19 @@ def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress
     )
 
 
+OWN = "attentest.presentation"  # whose templates have the frame that those of other packages fill
+
+
 def sealed_page(package: str, template: str, *, style: str = "", script: str = "", **values: Any) -> str:
     """Return a page from a template, in the style of all pages, that loads and runs nothing but what stands in it."""
-    style = (files("attentest.presentation") / "html_style.css").read_text("utf-8") + style
+    style = (files(OWN) / "html_style.css").read_text("utf-8") + style
     allowed = {"default-src": "'none'", "img-src": "data:"}
     for source, text in (("style-src", style), ("script-src", script)):
         if text:
             allowed[source] = f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
     allowed |= {"base-uri": "'none'", "form-action": "'none'"}
     policy = "; ".join(f"{what} {source}" for what, source in allowed.items())
-    return page_from(package, template, style=style, script=script, policy=policy, **values)
+    return page_from(dict.fromkeys((package, OWN)), template, style=style, script=script, policy=policy, **values)
 
 
 def _readable(value: Any) -> str:

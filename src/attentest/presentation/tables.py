@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attentest.errors import InputError
+from attentest.checks import required
 from attentest.files import check_output_path, write_complete
 from attentest.markup import plain
 
@@ -62,12 +62,15 @@ def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     write_complete(path, csv_lines(chain([table], zip(*table.values(), strict=True))), "the table")
 
 
+PARQUET = "Parquet files need pyarrow"
+
+
 def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write columns of equal length, each of one type, as Parquet.
 
     Names of files that are not UTF-8, which cannot be written, have their bytes as escapes.
     """
-    pa, pq = _pyarrow()
+    pa, pq = required("pyarrow", PARQUET, "tables"), required("pyarrow.parquet", PARQUET, "tables")
     content = io.BytesIO()
     columns = {
         name: [cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell for cell in cells]
@@ -79,27 +82,15 @@ def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
 
 def data_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return columns of equal length, or rows, as a pandas data frame."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
-    return pd.DataFrame(table)
+    frame: pd.DataFrame = required("pandas", "data frames need pandas", "tables").DataFrame(table)
+    return frame
 
 
 def check_table_path(path: Path, suffix: str, inputs: Iterable[Path] = ()) -> None:
     """Raise an error if a path cannot become a file of a suffix, .csv or .parquet, before anything is computed."""
     check_output_path(path, "the table", (suffix,), inputs)
     if suffix == ".parquet":
-        _pyarrow()
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("Parquet files need pyarrow: pip install 'attentest[tables]'.") from None
-    return pa, pq
+        required("pyarrow", PARQUET, "tables")
 
 
 GAP = 2  # cells between two columns

@@ -18,7 +18,7 @@ from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from attentest.checks import whole_number
+from attentest.checks import required, whole_number
 from attentest.errors import InputError, counted
 from attentest.runs import ray_guard
 from attentest.runs.engine import Answer, State, reason_of
@@ -203,10 +203,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     with ExitStack() as stack:
         if address is None:
             stack.enter_context(_this_machine_alone())
-        try:
-            import ray
-        except ImportError:
-            raise InputError("the engine 'ray' needs Ray: pip install 'attentest[ray]'.") from None
+        ray = required("ray", "the engine 'ray' needs Ray", "ray")
         if not ray.is_initialized():
             mark = stack.enter_context(_guarded()) if address is None else {}
             stack.callback(_shut_down, ray)

@@ -406,8 +406,7 @@ def _draw_rates(axes: Axes, drawn: Calibration) -> None:
     marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
     axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
     axes.set_yticks([], minor=True)
-    axes.grid(axis="y", color=drawing.GREY, alpha=0.2)
-    axes.set_axisbelow(True)
+    drawing.draw_grid(axes)
     axes.set_xlabel("significance level")
     axes.set_ylabel("share of null images rejected")
     axes.set_title("rejections where there is nothing to find")

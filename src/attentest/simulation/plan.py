@@ -347,8 +347,7 @@ class Plan:
         )
         for draw, panel_axes in zip(panels, drawn_on, strict=True):
             draw(panel_axes)
-            panel_axes.grid(axis="y", color=drawing.GREY, alpha=0.18)
-            panel_axes.set_axisbelow(True)
+            drawing.draw_grid(panel_axes)
         drawing.word_axes(drawn_on, self.dimension)
         return drawn_on
 

@@ -7,8 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.resources import files
-from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from string import Formatter
@@ -16,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from attentest.checks import required
 from attentest.errors import counted
 from attentest.files import make_directory, write_complete
-from attentest.markup import page_from, png_address, required, templates
+from attentest.markup import png_address, templates
 from attentest.presentation.figure import new_figure
+from attentest.presentation.report import sealed_page
 from attentest.progress import duration
 
 if TYPE_CHECKING:
@@ -248,12 +248,6 @@ def name_bands(axes: Axes, name: str) -> None:
     axes.fill([], [], color="0.4", alpha=SHADE["alpha"], lw=0, label=name)
 
 
-def draw_grid(axes: Axes) -> None:
-    """Draw pale horizontal lines behind the data."""
-    axes.grid(axis="y", color="0.5", alpha=0.18)
-    axes.set_axisbelow(True)
-
-
 def legend_below(figure: Figure, columns: int, ylabel: str | None = None) -> Figure:
     """Draw one legend below the panels, with each name once and points with intervals first; return the figure.
 
@@ -268,14 +262,6 @@ def legend_below(figure: Figure, columns: int, ylabel: str | None = None) -> Fig
     shown = [handles[name] for name in names]
     figure.legend(shown, names, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
     return figure
-
-
-def png(figure: Figure) -> bytes:
-    """Return a figure as a PNG."""
-    target = BytesIO()
-    # Without the version of Matplotlib in the file, the same picture is the same bytes.
-    figure.savefig(target, format="png", dpi=110, metadata={"Software": None})
-    return target.getvalue()
 
 
 def summary_text(summary: Mapping[str, Any]) -> str:
@@ -304,11 +290,15 @@ def write_report(
     return target / "index.html"
 
 
+DPI = 110  # of the figures of a page
+MARKDOWN = "the report needs markdown-it-py"
+
+
 def check_can_report() -> None:
     """Raise an error if a package that draws figures or writes pages is not installed."""
     new_figure(1.0, 1.0)
-    required("jinja2", "Jinja2")
-    required("markdown_it", "markdown-it-py")
+    required("jinja2", "the report needs Jinja2")
+    required("markdown_it", MARKDOWN)
 
 
 def anchor(heading: str) -> str:
@@ -331,7 +321,7 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
 
     HTML within the Markdown stays text, except for the lines that fold something away (:func:`document.fold`).
     """
-    parser = required("markdown_it", "markdown-it-py").MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser = required("markdown_it", MARKDOWN).MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.block.ruler.before("paragraph", "fold", _fold)
     # A wide table scrolls in its own box, which the keyboard reaches.
     parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0">\n<table>\n')
@@ -346,14 +336,8 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
     body = VERDICT.sub(lambda match: f'<strong class="verdict {VERDICT_CLASSES[match[2]]}">{match[1]}</strong>', body)
     body = FIGURE.sub(r'<figure class="wide">\1<figcaption>\2</figcaption>\n</figure>', body)
     body = IMAGE.sub(lambda match: f'src="{png_address(images[match[1]])}"', body)
-    return page_from(
-        "attentest.studies",
-        "page.html.j2",
-        title=text.partition("\n")[0].removeprefix("# "),
-        style=(files("attentest.presentation") / "html_style.css").read_text(encoding="utf-8"),
-        contents=contents,
-        body=body,
-    )
+    title = text.partition("\n")[0].removeprefix("# ")
+    return sealed_page("attentest.studies", "page.html.j2", title=title, contents=contents, body=body)
 
 
 def _fold(state: StateBlock, start: int, end: int, silent: bool) -> bool:

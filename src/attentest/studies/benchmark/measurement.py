@@ -25,7 +25,7 @@ from attentest.checks import strictly_between_0_and_1, whole_number
 from attentest.errors import InputError, counted
 from attentest.files import check_output_path
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.presentation.figure import PALETTE, make_logarithmic, new_figure
+from attentest.presentation.figure import PALETTE, draw_grid, make_logarithmic, new_figure
 from attentest.progress import LabelledProgress
 from attentest.registry import COMPARISONS
 from attentest.results.result import AttentionTestResult
@@ -33,7 +33,6 @@ from attentest.runs.record_lines import read_lines
 from attentest.runs.records import check_numbers, check_texts, described_machine
 from attentest.search import SpectralSearch
 from attentest.simulation.images import null_images
-from attentest.studies.document import draw_grid
 from attentest.training.bundled import BUNDLED, bundled_model
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from attentest.attention.device import usable_device
 from attentest.errors import counted
 from attentest.images.preprocessing import Preprocessing
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.presentation.figure import BLUE, VERMILION, make_logarithmic, new_figure
+from attentest.presentation.figure import BLUE, VERMILION, draw_grid, make_logarithmic, new_figure
 from attentest.runs.process_engine import ProcessEngine
 from attentest.search import SpectralSearch
 from attentest.simulation.images import null_images
@@ -44,7 +44,6 @@ from attentest.studies.benchmark.measurement import (
     side_by_side,
     timed,
 )
-from attentest.studies.document import draw_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,17 @@ import numpy as np
 
 from attentest.cohort.cohort import CHOSEN
 from attentest.cohort.means import Estimate
-from attentest.presentation.figure import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION, make_logarithmic, new_figure
+from attentest.presentation.figure import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    REGION_COLOUR,
+    VERMILION,
+    draw_grid,
+    make_logarithmic,
+    new_figure,
+    png_of,
+)
 from attentest.presentation.picture import MAP_COLOURS, draw_outline
 from attentest.presentation.words import number_text, with_sign
 from attentest.progress import duration
@@ -141,7 +151,7 @@ def threshold_figure(summary: Summary) -> Figure | None:
     for axes in (left, right):
         axes.set(xticks=THRESHOLDS, xlim=(THRESHOLDS[0] - 0.04, THRESHOLDS[-1] + 0.04))
         axes.set_xlabel("threshold tau on the attention, 0 to 1")
-        document.draw_grid(axes)
+        draw_grid(axes)
     return document.legend_below(figure, 3, f"{REJECTED}\n{INTERVALS}")
 
 
@@ -166,7 +176,7 @@ def overlap_figure(summary: Summary) -> Figure | None:
     right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel=IOU, ylabel=f"{REJECTED}\n{INTERVALS}")
     for axes in (left, right):
         document.draw_level(axes, float(LEVEL), f"level {LEVEL}")
-        document.draw_grid(axes)
+        draw_grid(axes)
     return document.legend_below(figure, 1, "selective p")
 
 
@@ -186,7 +196,7 @@ def slack_figure(summary: Summary) -> Figure | None:
     right.set(ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share of slices with at most this slack")
     for axes in (left, right):
         make_logarithmic(axes, "x")
-        document.draw_grid(axes)
+        draw_grid(axes)
         axes.grid(axis="x", color="0.5", alpha=0.18)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9, frameon=False)
     return figure
@@ -208,7 +218,7 @@ FIGURES: Mapping[str, Callable[[Summary], Figure | None]] = {
 def drawn_charts(summary: Summary) -> dict[str, bytes]:
     """Return the charts that the summary has the numbers for, as PNGs by name."""
     drawn = {name: draw(summary) for name, draw in FIGURES.items()}
-    return {name: document.png(figure) for name, figure in drawn.items() if figure is not None}
+    return {name: png_of(figure, document.DPI) for name, figure in drawn.items() if figure is not None}
 
 
 def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
@@ -346,8 +356,8 @@ def write_report(summary: Summary, target: Path, galleries: Mapping[str, Gallery
     summary = {**summary, "gallery": counts}
     shared, private = drawn_charts(summary), {}
     for name, gallery in galleries.items():
-        shared[f"maps-{name}"] = document.png(gallery_figure(gallery, maps_only=True))
-        private[f"gallery-{name}"] = document.png(gallery_figure(gallery, maps_only=False))
+        shared[f"maps-{name}"] = png_of(gallery_figure(gallery, maps_only=True), document.DPI)
+        private[f"gallery-{name}"] = png_of(gallery_figure(gallery, maps_only=False), document.DPI)
     page = render_markdown(summary, shared)
     html = document.to_html(render_markdown(summary, shared | private, html=True), shared | private)
     return document.write_report(target, "brain", summary, page, shared, html)

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.stats import norm
 
-from attentest.presentation.figure import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, make_logarithmic, new_figure
+from attentest.presentation.figure import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    draw_grid,
+    make_logarithmic,
+    new_figure,
+    png_of,
+)
 from attentest.presentation.words import pvalue_text
 from attentest.registry import REGION_UNITS
 from attentest.search import CONVERGED
@@ -113,7 +124,7 @@ def type_i_error_figure(settings: Sequence[Setting], models: tuple[str, ...]) ->
             document.draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
         document.draw_level(axes, 0.05, "level 0.05")
         axes.set_ylim(-0.03, 1.05)
-        document.draw_grid(axes)
+        draw_grid(axes)
         _model_axis(axes, models)
     return document.legend_below(figure, 5, series_words(REJECTED, axes_of(models[0]) == 1))
 
@@ -152,7 +163,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
         if axes_of(first) == 2:
             axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
         axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
-        document.draw_grid(axes)
+        draw_grid(axes)
     return document.legend_below(figure, 3, series_words(FOUND, axes_of(first) == 1))
 
 
@@ -172,7 +183,7 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
         _draw_our_tests(axes, shown, lambda setting: models.index(setting["model"]))
         axes.set_xticks(range(len(models)), [model_name(model, "\n") for model in models])
         axes.set_xlabel(f"architecture, and {'length' if axes_of(models[0]) == 1 else 'pixels of the image'}")
-        document.draw_grid(axes)
+        draw_grid(axes)
     return document.legend_below(_from_zero(figure), 4, series_words(REJECTED, axes_of(models[0]) == 1))
 
 
@@ -194,7 +205,7 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
         below.set(xlabel=SIGNAL, xticks=list(POWER[noise]))
         make_logarithmic(below, "y")
     for axes in panels.flat:
-        document.draw_grid(axes)
+        draw_grid(axes)
     panels[1, 0].set_ylabel("median length of the 95% interval,\nas a multiple of the naive one")
     return document.legend_below(figure, 4, series_words(FOUND, axes_of(ours[0]["model"]) == 1))
 
@@ -221,7 +232,7 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
             rates = [(setting["distance"] + offset, setting["levels"][alpha]) for setting in shown]
             document.draw_rates(axes, rates, style, family)
         axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
-        document.draw_grid(axes)
+        draw_grid(axes)
     return document.legend_below(_from_zero(figure), 6, REJECTED)
 
 
@@ -255,7 +266,7 @@ def time_figure(settings: Sequence[Setting]) -> Figure:
                     look: dict[str, Any] = {"marker": marker, "ls": style, "color": colour, "ms": 5, "lw": 1.4}
                     axes.plot(*zip(*points, strict=True), label=f"{search}, {noise} noise", **look)
         make_logarithmic(axes, "y")
-        document.draw_grid(axes)
+        draw_grid(axes)
         _model_axis(axes, models)
     devices = ", ".join(dict.fromkeys(device for setting in settings for device in setting["devices"]))
     figure.suptitle(f"time of a test on {devices}", fontsize=11)
@@ -386,7 +397,7 @@ def write_report(summary: Summary, target: Path) -> Path:
     document.check_can_report()
     shown = {figure: settings for figure in FIGURES if (settings := figure.settings(summary))}
     drawn = {figure.name: figure.draw(of, *filter(None, [figure.models])) for figure, of in shown.items()}
-    figures, page = {name: document.png(figure) for name, figure in drawn.items()}, render_markdown(summary)
+    figures, page = {name: png_of(figure, document.DPI) for name, figure in drawn.items()}, render_markdown(summary)
     return document.write_report(target, "reproduction", summary, page, figures, document.to_html(page, figures))
 
 
