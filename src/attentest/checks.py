@@ -1,11 +1,10 @@
-"""Checks of single parameters, whose error messages name the parameter and the value received, and of packages."""
+"""Checks of single parameters, whose error messages name the parameter and the value received; parameters as text."""
 
 from __future__ import annotations
 
 import dataclasses
 import numbers
 import operator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -112,11 +111,3 @@ def changed_parameters(part: Any) -> str:
     values = {field.name: (getattr(part, field.name), field.default) for field in dataclasses.fields(part)}
     changed = (f"{name}={value!r}" for name, (value, default) in values.items() if value != default)
     return f"{type(part).__name__}({', '.join(changed)})"
-
-
-def required(module: str, needs: str, extra: str = "plots") -> Any:
-    """Import a module of an extra; where it is missing, the error says what needs it, and how to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise InputError(f"{needs}: pip install 'attentest[{extra}]'.") from None

@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
+from importlib import import_module
+from typing import Any, Self
 
 __all__ = ["AttentestError", "AttentestWarning", "InputError", "ModelError", "SearchError"]
 
@@ -134,3 +135,11 @@ def speaking_of(dimension: int) -> Iterator[None]:
             raise
         parameters = (worded(name, dimension) for name in error.parameters)
         raise type(error)(worded(str(error), dimension), *parameters) from None
+
+
+def required(module: str, needs: str, extra: str = "plots") -> Any:
+    """Import a module of an extra; where it is missing, the error says what needs it, and how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"{needs}: pip install 'attentest[{extra}]'.") from None

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attentest.checks import required
+from attentest.errors import required
 
 if TYPE_CHECKING:
     import numpy as np

@@ -172,7 +172,7 @@ IN_FLOAT32 = nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Unflatten(1, (2, 2)
         (lambda x: None, {"image_shape": (1, 2, 2)}, "but it returned None"),
         (lambda x: x[:, 0].to("meta"), {"image_shape": (1, 2, 2)}, "on meta"),
         (lambda x: 1e160 * np.asarray(x)[:, 0], {"image_shape": (1, 2, 2)}, "scores reach 2e[+]160"),
-        (IN_FLOAT32, {"image_shape": (1, 2, 2)}, "failed on the observed image"),
+        (IN_FLOAT32.forward, {"image_shape": (1, 2, 2)}, "failed on the observed image"),
         (lambda x: x[:, 0] ** 2, {"image_shape": (1, 2, 2), "search": "adaptive"}, "attention.TorchScores"),
         (lambda x: x[:, 0] ** 2, {"image_shape": (1, 2, 2), "device": "cpu"}, "attention.TorchScores"),
     ],

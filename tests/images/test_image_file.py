@@ -147,6 +147,15 @@ def test_broken_arrays(content: bytes, message: str, tmp_path: Path) -> None:
     assert message in refusal(tmp_path / "a.npy")
 
 
+def test_an_archive_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "study.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("slice.dcm", b"DICM")
+    for dimension in (2, 3):
+        with pytest.raises(InputError, match="is a ZIP archive: unpack it"):
+            read_image(path, dimension=dimension)
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [

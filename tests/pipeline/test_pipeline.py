@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest import AttentionTest
-from attentest.attention import ViTScores
+from attentest.attention import CAM, GradCAM, InputGradient, LayerAttention, Rollout, ViTScores
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
@@ -380,12 +381,59 @@ def test_a_function_can_be_preprocessed_for_too() -> None:
 def test_attention_belongs_to_models() -> None:
     with pytest.raises(InputError, match="attention is for models"):
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), attention="last-layer")
-    with pytest.raises(InputError, match="image_size is for models"):
+    with pytest.raises(InputError, match="image_size is for vision transformers and preprocessing"):
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), image_size=4)
-    with pytest.raises(InputError, match="image_shape is for functions"):
-        AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))
+    for attention in ("rollout", Rollout(), LayerAttention(), GradCAM(), InputGradient(), CAM()):
+        with pytest.raises(InputError, match="image_shape is for functions and networks"):
+            AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8), attention=attention)
     with pytest.raises(InputError, match="attention must be rollout"):
         AttentionTest(tiny_vit(), noise=1.0, attention="gradient")
+
+
+class Blurred(torch.nn.Module):
+    """A map of an image, from layers that change when they train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = (torch.nn.Conv2d(1, 1, 3, padding=1), torch.nn.BatchNorm2d(1), torch.nn.Dropout(0.5))
+        self.layers = torch.nn.Sequential(*layers)
+        self.seen: list[torch.Tensor] = []
+        self.layers[0].register_forward_hook(lambda _, __, output: self.seen.append(output))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.layers(images)
+        return torch.softmax(self.layers(images).flatten(1), dim=1).reshape(images[:, 0].shape)
+
+
+@pytest.mark.parametrize("attention", ["rollout", Rollout()])
+def test_a_module_that_is_a_function_is_copied_to_float64(attention: Any) -> None:
+    torch.manual_seed(0)
+    model = Blurred()
+    before = copy.deepcopy(model.state_dict())
+    tests = [AttentionTest(model, noise=1.0, image_shape=(1, 6, 6), attention=attention) for _ in range(2)]
+    image = np.random.default_rng(0).normal(size=(6, 6))
+    first, second = (test(image) for test in tests)
+    assert first.pvalue == second.pvalue
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    exact = copy.deepcopy(model).double().eval()
+    scores = exact(torch.from_numpy(image)[None, None])[0].detach().numpy()
+    np.testing.assert_allclose(first.attention, (scores - scores.min()) / np.ptp(scores), rtol=1e-12, atol=1e-12)
+    assert model.seen  # hooks, of which a map may be made, are kept
+
+
+def test_a_module_without_weights_is_a_function_too() -> None:
+    class Squares(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images[:, 0] ** 2
+
+    assert 0 < AttentionTest(Squares(), noise=1.0, image_shape=(1, 4, 4))(np.eye(4)).pvalue <= 1
+
+
+def test_a_size_beside_the_shape_of_a_network_is_refused() -> None:
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    with pytest.raises(InputError, match="a network that of image_shape"):
+        AttentionTest(network, noise=1.0, image_shape=(1, 8, 8), image_size=16, attention=GradCAM())
 
 
 @pytest.mark.parametrize("search", ["spectral", "combination"])

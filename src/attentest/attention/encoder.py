@@ -182,17 +182,20 @@ def unreadable(kind: object, model: str) -> ModelError:
     )
 
 
-def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> tuple[Any, str]:
+def float64_copy(
+    module: nn.Module, device: torch.device | str | None, kind: str, owned: bool = False, is_function: bool = False
+) -> tuple[Any, str]:
     """Return a module in float64 and evaluation mode, and the narrowest floating-point dtype of its weights before.
 
-    The module is a copy, or, if it is owned, the module itself; the dtype is its name, for example "float16".
+    The module is a copy, or, if it is owned, the module itself; the dtype is its name, for example "float16". A module
+    that is a function of the user's may have no weights, and keeps its hooks, of which its scores may be made.
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise ModelError(f"the model of type {kind!r} is compiled: give the module that it was made from.")
     parameters = list(module.parameters())
     dtypes = {p.dtype for p in parameters if p.dtype.is_floating_point}
     stored = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
-    if not parameters:
+    if not parameters and not is_function:
         raise ModelError(f"the model of type {kind!r} has no weights.")
     try:
         if any(parameter.is_meta for parameter in parameters):
@@ -200,7 +203,8 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
         whole = {str(p.dtype) for p in parameters if not p.dtype.is_floating_point}
         if whole:
             raise ValueError(f"some of its weights are {min(whole)}: it is quantized")
-        where = usable_device(parameters[0].device if device is None else device)
+        own = parameters[0].device if parameters else "cpu"
+        where = usable_device(own if device is None else device)
         duplicate = module if owned else copy.deepcopy(module)
         duplicate = duplicate.to(device=where, dtype=torch.float64)
     except InputError:
@@ -210,7 +214,7 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
             f"the model of type {kind!r} cannot be copied to float64 ({reason_of(error)}): give it with plain "
             "floating-point weights, not quantized, pruned, sharded, re-parametrised or on the meta device."
         ) from None
-    if not owned:
+    if not owned and not is_function:
         _drop_hooks(duplicate)
     return duplicate.eval().requires_grad_(False), str(stored).removeprefix("torch.")
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
+from attentest.attention import ScoreFunction, ViTScores, as_score_function, check_needs_shape, load_model
 from attentest.attention.class_scores import TextRelevance
 from attentest.attention.network import NetworkScores, OutputScores
 from attentest.attention.onnx_model import load_onnx
@@ -82,15 +82,23 @@ class AttentionTest:
         self, model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction, definition: ModelDefinition
     ) -> None:
         preprocessing, image_size = preprocessing_and_size(definition.preprocessing, definition.image_size)
-        if isinstance(model, torch.nn.Module) and (definition.image_shape is None or definition.attention != "rollout"):
-            scores: ScoreFunction = _scores(model, definition, image_size)
+        attention = as_attention_map(definition.attention)
+        is_default = attention == as_attention_map(ModelDefinition.attention)
+        module = model if isinstance(model, torch.nn.Module) else None
+        has_shape = definition.image_shape is not None
+        if module is not None and has_shape:
+            check_needs_shape(module, attention)
+        if definition.image_size is not None and preprocessing is None and (has_shape or module is None):
+            raise InputError(
+                "image_size is for vision transformers and preprocessing: a score function has a size of its own, and "
+                "a network that of image_shape.",
+                "image_size",
+            )
+        if module is not None and not (has_shape and is_default):
+            scores: ScoreFunction = _scores(module, definition, image_size)
         else:
-            if definition.attention != "rollout":
-                raise InputError("attention is for models: a score function computes its own scores.")
-            if definition.image_size is not None and preprocessing is None:
-                raise InputError(
-                    "image_size is for models and preprocessing: a score function has a size of its own.", "image_size"
-                )
+            if not is_default:
+                raise InputError("attention is for models: a score function computes its own scores.", "attention")
             scores = as_score_function(
                 model, definition.device, definition.batch_size, definition.memory_budget, definition.image_shape
             )

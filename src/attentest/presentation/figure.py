@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attentest.checks import positive_number, required
-from attentest.errors import InputError, worded
+from attentest.checks import positive_number
+from attentest.errors import InputError, required, worded
 from attentest.files import check_output_path, unwritten
 from attentest.markup import plain
 from attentest.presentation.tables import elided

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import required
-from attentest.errors import counted, worded
+from attentest.errors import counted, required, worded
 from attentest.files import check_output_path, write_complete
 from attentest.markup import definition_table, page_from, plain, png_address, png_file, row_table, text_html
 from attentest.noise.model import recorded_sentence

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attentest.checks import required
+from attentest.errors import required
 from attentest.files import check_output_path, write_complete
 from attentest.markup import plain
 

@@ -18,8 +18,8 @@ from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from attentest.checks import required, whole_number
-from attentest.errors import InputError, counted
+from attentest.checks import whole_number
+from attentest.errors import InputError, counted, required
 from attentest.runs import ray_guard
 from attentest.runs.engine import Answer, State, reason_of
 from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, WORKER_SECONDS, PooledEngine, environment, shard_size

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attentest.checks import required
-from attentest.errors import counted
+from attentest.errors import counted, required
 from attentest.files import make_directory, write_complete
 from attentest.markup import png_address, templates
 from attentest.presentation.figure import new_figure
