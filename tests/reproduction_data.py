@@ -33,7 +33,7 @@ def small_directory_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_base8_fixture(small_directory: Path) -> Iterator[Path]:
     """A small model in the place of the bundled ones, for images of 8x8 pixels."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("attentest.training.paper_model.bundled_model", lambda *_: small_directory)
+        patched.setattr("attentest.studies.paper_model.bundled_model", lambda *_: small_directory)
         yield small_directory
 
 

@@ -22,10 +22,10 @@ from attentest.cli.options import EngineOptions
 from attentest.cli.output import Interrupted, Move, print_findings
 from attentest.errors import InputError
 from attentest.studies.document import NO_DATA
+from attentest.studies.paper_model import ALL_MODELS
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.page import FIGURES
-from attentest.training.paper_model import ALL_MODELS
 from command_line import full_disk
 from plain_figures import figures_not_drawn
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401

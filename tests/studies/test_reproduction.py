@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-import attentest.training.paper_model
+import attentest.studies.paper_model
 from attentest import AttentionTest, bundled_model
 from attentest.errors import InputError
 from attentest.noise import AR1, FromImage
@@ -23,6 +23,15 @@ from attentest.registry import ENGINES
 from attentest.runs.record_lines import add_line
 from attentest.runs.records import read_runs
 from attentest.studies.measures import PlannedSeries, data_file
+from attentest.studies.paper_model import (
+    MODELS,
+    PUBLISHED,
+    SERIES_MODELS,
+    ModelFolders,
+    PaperModel,
+    architecture_of,
+    side_of,
+)
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import (
     EXPERIMENTS,
@@ -35,15 +44,6 @@ from attentest.studies.reproduction.experiment import (
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, run, summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
 from attentest.training.bundled import ARCHITECTURES, TrainingSettings
-from attentest.training.paper_model import (
-    MODELS,
-    PUBLISHED,
-    SERIES_MODELS,
-    ModelFolders,
-    PaperModel,
-    architecture_of,
-    side_of,
-)
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 from study_summary import differences
@@ -165,7 +165,7 @@ def test_series_have_the_law_that_is_asked_for() -> None:
 def test_models_of_series_overlap_and_are_tested_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARCHITECTURES, "base", ARCHITECTURES["small"])  # type: ignore[attr-defined]
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
-    monkeypatch.setattr(attentest.training.paper_model, "TrainingSettings", tiny)
+    monkeypatch.setattr(attentest.studies.paper_model, "TrainingSettings", tiny)
     null = Series(work="selective", model="series-base128", noise="correlated")
     ours = Series(work="interval", model="series-base128", delta=3.0, region="patches", randomise=0.5)
     permuted = Series(work="permutation", model="series-base128", permutations=3)
@@ -475,7 +475,7 @@ def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> No
 def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARCHITECTURES, "large", ARCHITECTURES["small"])  # type: ignore[attr-defined]
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
-    monkeypatch.setattr(attentest.training.paper_model, "TrainingSettings", tiny)
+    monkeypatch.setattr(attentest.studies.paper_model, "TrainingSettings", tiny)
     monkeypatch.setattr(attentest.studies.reproduction.trial, "TIMED_BATCHES", 1)
     series = Series(work="evaluation", model="large16", device="cpu")
     steps: list[str] = []

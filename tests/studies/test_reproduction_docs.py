@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from attentest.studies.document import markdown, split_by_data
+from attentest.studies.paper_model import SERIES_MODELS, is_bundled
 from attentest.studies.reproduction.page import FIGURES, command_of, render_markdown
 from attentest.studies.reproduction.statements import findings
 from attentest.training.bundled import BUNDLED_SERIES
-from attentest.training.paper_model import SERIES_MODELS, is_bundled
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction"
 

@@ -18,13 +18,13 @@ from attentest.errors import InputError
 from attentest.runs.record_lines import add_line
 from attentest.studies.document import markdown, split_by_data, to_html
 from attentest.studies.measures import ENDS, MISSED, REJECTED, data_file, ending, pvalues
+from attentest.studies.paper_model import ModelFolders
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Series
 from attentest.studies.reproduction.measures import POWER, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import FIGURES, command_of, render_markdown, write_report
 from attentest.studies.reproduction.run import RunSettings, summarise
 from attentest.studies.reproduction.statements import findings, largest_agreeing_score, score, statements_of
 from attentest.studies.reproduction.trial import NUMBERS
-from attentest.training.paper_model import ModelFolders
 from plain_figures import figures_without_layout
 from reproduction_data import (
     ROWS,

@@ -30,7 +30,7 @@ from attentest.training.bundled import (
     check_target,
 )
 from attentest.training.classifier import GraphedGradients, TrainedModel, classifier_config, set_gradients
-from attentest.training.paper_model import train
+from attentest.training.signal_classifier import train
 
 
 def small(**changes: object) -> TrainingSettings:

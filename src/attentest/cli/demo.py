@@ -108,7 +108,7 @@ def train(
     check_target(directory)
     settings = TrainingSettings(**options.settings)
     from attentest.training.classifier import save_or_rescue
-    from attentest.training.paper_model import train as run_training
+    from attentest.training.signal_classifier import train as run_training
 
     size = settings.image_size
     with progress_bar(f"training {settings.architecture} {'x'.join([str(size)] * settings.axes)}") as progress:

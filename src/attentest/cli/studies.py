@@ -101,10 +101,10 @@ def run(context: typer.Context, asked: RunOptions, where: EngineOptions) -> None
     where.check()
     out, published, device = asked.out, asked.published, asked.device
     make_directory(out)
+    from attentest.studies.paper_model import ModelFolders
     from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
-    from attentest.training.paper_model import ModelFolders
 
     counts = PRESETS[asked.preset].limited(asked.images, asked.permutations)
     experiments = chosen_experiments(asked.experiment or None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -20,10 +20,6 @@ from attentest.cli.saved_results import write_batch_report
 from attentest.errors import InputError, worded
 from attentest.presentation import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
-
-if TYPE_CHECKING:
-    pass
-
 
 PICTURES = "pictures"  # those that a report shows
 MOST_PICTURES = 1000  # most images of a run whose pictures are saved without being asked for

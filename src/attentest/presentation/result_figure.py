@@ -240,7 +240,9 @@ def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterva
     axes.plot([observed], [0], "D", color=drawing.REGION_COLOUR, ms=3.5)
     label = "ratio of mean rates" if equal else f"\N{BLACK DIAMOND} observed difference, \N{BLACK CIRCLE} {shown}"
     _only_x_axis(axes, label, size)
-    axes.set_title(f"{words.interval_name(interval.confidence_level)}: {low:.3g} to {high:.3g}", size=size, pad=2)
+    axes.set_title(
+        f"{words.interval_name(interval.confidence_level)}: {words.interval_text(low, high)}", size=size, pad=2
+    )
 
 
 def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:

@@ -355,7 +355,7 @@ def difference_text(record: ResultRecord) -> str:
     if interval is None:
         return ""
     estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
-    ends = f"{interval_name(interval.confidence_level)} {interval.low:.3g} to {interval.high:.3g}"
+    ends = f"{interval_name(interval.confidence_level)} {interval_text(interval.low, interval.high)}"
     if record.is_of_counts:
         return f"Estimated ratio of the mean rates inside and outside {estimate}, {ends}."
     return worded(f"Estimated difference {estimate}, {ends}, in units of the pixel values.", record.dimension)

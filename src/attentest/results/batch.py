@@ -238,6 +238,10 @@ class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, whi
               what the model sees;
             - ``part_size``, ``part_size_unit``, ``part_start``, ``part_end``: what was compared in the units of the
               file, if one tells them, and where in a signal it begins and ends;
+            - ``map``, ``class``, ``class_label``, ``class_score``, ``class_predicted``: of maps for a
+              class or a text, which map, and the class;
+            - ``component``: number of the component, if each is tested by itself;
+            - ``mask_use``, ``mask_pixels``: what a mask was for, and its size;
             - ``region_unit``, and ``threshold``, ``top_fraction`` or ``level``, of which the others are None;
             - ``gamma``, 0 without randomised selection; ``randomise_seed`` and ``randomise_name``, from which the added
               noise comes; ``draws``, ``significant_draws`` (p at most 0.05), ``majority_pixels`` if there are several;

@@ -44,9 +44,9 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
 from attentest.studies.measures import CONFIDENCE_LEVEL, PlannedSeries
+from attentest.studies.paper_model import PaperModel
 from attentest.training.bundled import check_target
 from attentest.training.classifier import RECORD_FILE, save_or_rescue
-from attentest.training.paper_model import PaperModel
 
 SEARCH = SpectralSearch()
 

@@ -20,8 +20,9 @@ from attentest.errors import InputError
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
 from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
-from attentest.training import paper_model
+from attentest.studies import paper_model
 from attentest.training.bundled import BUNDLED_SERIES
+from attentest.training.signal_classifier import SERIES_SHARE
 
 Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "curves", "precision", "evaluation"]
 
@@ -112,7 +113,7 @@ class Series:
     def images_and_squares(self, seed: int, numbers: list[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Draw the images (k, *axes) of given numbers, and the pixels of each that have the signal."""
         size, axes, family = paper_model.side_of(self.model), paper_model.axes_of(self.model), self._family
-        share = paper_model.SERIES_SHARE if axes == 1 else 3
+        share = SERIES_SHARE if axes == 1 else 3
         images = np.empty((len(numbers), *[size] * axes))
         squares = np.zeros(images.shape, dtype=bool)
         for place, number in enumerate(numbers):

@@ -16,9 +16,9 @@ from scipy import stats
 from attentest.runs.records import Row
 from attentest.simulation.calibration import ALPHAS
 from attentest.studies import measures as shared
+from attentest.studies.paper_model import model_name
 from attentest.studies.reproduction.experiment import EXPERIMENTS, Series
 from attentest.studies.reproduction.trial import check_row
-from attentest.training.paper_model import model_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from attentest.simulation.images import FAMILIES, nearly_gaussian
 from attentest.studies import document
 from attentest.studies.document import Columns, Markdown, cell, table
 from attentest.studies.measures import QUANTILES
+from attentest.studies.paper_model import ALL_MODELS, MODELS, architecture_of, axes_of, model_name, size_of
 from attentest.studies.reproduction import measures
 from attentest.studies.reproduction.experiment import (
     COUNTS,
@@ -46,7 +47,6 @@ from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting,
 from attentest.studies.reproduction.run import DERIVATIVE_COST
 from attentest.studies.reproduction.statements import findings
 from attentest.studies.reproduction.trial import TOL
-from attentest.training.paper_model import ALL_MODELS, MODELS, architecture_of, axes_of, model_name, size_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

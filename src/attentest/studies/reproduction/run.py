@@ -17,6 +17,7 @@ from attentest.progress import LabelledProgress
 from attentest.runs.engine import Engine, LocalEngine, as_engine
 from attentest.runs.records import check_numbers, check_texts, described_machine, read_runs
 from attentest.studies.measures import PlannedSeries, data_file, ending, recorded_run, run_series
+from attentest.studies.paper_model import ALL_MODELS, ModelFolders, architecture_of
 from attentest.studies.reproduction.experiment import (
     EXPERIMENTS,
     PRESETS,
@@ -29,7 +30,6 @@ from attentest.studies.reproduction.experiment import (
 )
 from attentest.studies.reproduction.measures import SeriesRows, measured
 from attentest.studies.reproduction.trial import Trials, check_row
-from attentest.training.paper_model import ALL_MODELS, ModelFolders, architecture_of
 
 RUN_FIELDS = (
     *("preset", "counts", "experiments", "published", "tests", "seed"),  # what was asked for
