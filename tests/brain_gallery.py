@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import FailedImage
-from attentest.studies.brain.condition import Cohort, Condition
+from attentest.studies.brain.condition import Condition, Split
 from attentest.studies.brain.dataset import SIDE, Slices
 from attentest.studies.brain.summary import Gallery
 from truncated import known_set, normal
@@ -86,11 +86,9 @@ class FakeTests:
         ]
 
 
-def cohort(count: int = 12) -> Cohort:
+def split(count: int = 12) -> Split:
     flair = np.zeros((count, SIDE, SIDE), dtype=np.uint8)
     flair[:, 0, 0] = np.arange(count)
     slices = slices_of(flair, np.zeros(flair.shape, dtype=bool), np.arange(count) % 3 == 0)
     nothing = np.empty(0, dtype=np.int64)
-    return Cohort(
-        slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", total=count
-    )
+    return Split(slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", total=count)

@@ -183,7 +183,7 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
 ) -> None:
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
     monkeypatch.setattr(SpectralSearch, "images_together", lambda *_: 2)
-    cohort, file = FEW.cohort(load_slices(folder)), data_file(tmp_path, PAPER.name)
+    split, file = FEW.split(load_slices(folder)), data_file(tmp_path, PAPER.name)
     calls = []
 
     def stop(done: float, total: float, label: str) -> None:
@@ -192,7 +192,7 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(cohort, FEW, tmp_path, progress=stop)
+        run(split, FEW, tmp_path, progress=stop)
     first = file.read().rows
     total = int(calls[-1][2])
     assert 0 < len(first) < total
@@ -201,10 +201,10 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
         full_disk(file.path.stat().st_size + 3 * 700),  # a row has some 600 bytes
         pytest.raises(InputError, match="free some space and run again, earlier rows are safe"),
     ):
-        run(cohort, FEW, tmp_path)
+        run(split, FEW, tmp_path)
     second = file.read().rows
     assert len(first) < len(second) < total
-    outcome = run(cohort, FEW, tmp_path)
+    outcome = run(split, FEW, tmp_path)
     assert outcome["tested"] == total - len(second)
     rows = file.read().rows
     assert len(rows) == total
@@ -217,8 +217,8 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
 def test_another_engine_gives_the_same_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_brain_folder(tmp_path / "download", patients=9, slices=5)  # two of them are tested
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: quick_brain.CONDITIONS)
-    cohort, settings = FEW.cohort(load_slices(folder)), replace(FEW, sensitivity_images=1)
-    run(cohort, settings, tmp_path / "local")
+    split, settings = FEW.split(load_slices(folder)), replace(FEW, sensitivity_images=1)
+    run(split, settings, tmp_path / "local")
     shutil.copytree(tmp_path / "local" / "model", tmp_path / "there" / "model")
     engine = ShuffledEngine()
     monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
@@ -268,7 +268,7 @@ def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, mo
     settings = StudySettings(
         noise_images=12, training_per_class=5, training=BrainTraining(epochs=2), sensitivity_images=0
     )
-    outcome = run(settings.cohort(some), settings, tmp_path)
+    outcome = run(settings.split(some), settings, tmp_path)
     assert outcome["failed"] == 0
     summary = summarise(tmp_path)
     (paper,) = summary["conditions"]

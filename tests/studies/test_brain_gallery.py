@@ -16,7 +16,7 @@ from attentest.studies.brain.condition import PAPER
 from attentest.studies.brain.page import gallery_figure
 from attentest.studies.brain.study import room_of
 from attentest.studies.brain.summary import Gallery, example_galleries
-from brain_gallery import FakeTests, cohort, gallery, result, slices_of
+from brain_gallery import FakeTests, gallery, result, slices_of, split
 from truncated import known_set, normal
 
 full_figure = partial(gallery_figure, maps_only=False)
@@ -66,7 +66,7 @@ def test_titles_have_both_p_values() -> None:
 
 
 def test_galleries_take_the_first_slices_in_the_studys_order() -> None:
-    tests, everyone = FakeTests(), cohort()
+    tests, everyone = FakeTests(), split()
     found = example_galleries(tests, everyone, count=3)
     assert set(tests.asked) == {PAPER}
     for name, tumour in (("tumour", True), ("free", False)):
@@ -77,7 +77,7 @@ def test_galleries_take_the_first_slices_in_the_studys_order() -> None:
 
 
 def test_a_slice_that_fails_does_not_affect_the_others() -> None:
-    everyone = cohort()
+    everyone = split()
     bad = everyone.test_order()[True][1]
     found = example_galleries(FakeTests(bad), everyone, count=3)["tumour"]
     assert [one is None for one in found.results] == [False, True, False]

@@ -10,7 +10,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from attentest.errors import InputError
-from attentest.studies.brain.condition import NOISE_IMAGES_PER_PATIENT, PARTS, Cohort, split_by_patient
+from attentest.studies.brain.condition import NOISE_IMAGES_PER_PATIENT, PARTS, Split, split_by_patient
 from attentest.studies.brain.dataset import LEAST_BRIGHT, LEAST_SHARE, SIDE, Slices, load_slices
 from brain_folder import write_brain_folder
 
@@ -29,8 +29,8 @@ def slices_of(patients: list[tuple[int, int]]) -> Slices:
     )
 
 
-def names(cohort: Cohort) -> list[set[str]]:
-    return [set(cohort.slices.take(getattr(cohort, part)).names) for part in PARTS]
+def names(split: Split) -> list[set[str]]:
+    return [set(split.slices.take(getattr(split, part)).names) for part in PARTS]
 
 
 EVEN = [(8, 15)] * 30
@@ -147,7 +147,7 @@ def test_patients_without_free_slices_are_left_for_training() -> None:
 @pytest.mark.parametrize("noise", [[1, 1], [2]])
 def test_a_slice_is_in_one_part(noise: list[int]) -> None:
     with pytest.raises(InputError, match=f"each slice may be in one part, once, but slice {noise[-1]} is not"):
-        Cohort(
+        Split(
             slices=slices_of(EVEN[:1]),
             noise=np.array(noise),
             training=np.array([2]),

@@ -276,20 +276,20 @@ def brain(asked: StudyOptions, where: EngineOptions) -> None:
     with on_interrupt(kept):
         with progress_bar("reading slices") as move:
             slices = load_slices(asked.data, move)
-        cohort = settings.cohort(slices)
-        plan = settings.plan(cohort)
+        split = settings.split(slices)
+        plan = settings.plan(split)
         parts = ", ".join(
             f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of "
             + counted(part["patients"], "patient")
-            for name, part in cohort.facts()["split"].items()
+            for name, part in split.facts()["split"].items()
         )
-        say(f"{len(cohort.slices):,} of {cohort.total:,} slices show enough of a brain: {parts}")
+        say(f"{len(split.slices):,} of {split.total:,} slices show enough of a brain: {parts}")
         tests = counted(sum(len(numbers) for numbers in plan.values()), "test")
         say(f"{tests} under {counted(len(plan), 'condition')}; results go to {out}")
         if not model_directory(out).exists() and not device.startswith("cuda"):
             say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
         with progress_bar("study") as move:
-            done = run_study(cohort, settings, out, chosen_device, move, asked.retry, engine)
+            done = run_study(split, settings, out, chosen_device, move, asked.retry, engine)
         slices_failed = counted(done["failed"], "slice")
         failed = f"; {slices_failed} could not be tested, the report says why" if done["failed"] else ""
         say(f"{counted(done['tested'], 'test')} in {done['seconds']:.0f} s{failed}")
@@ -303,7 +303,7 @@ def brain(asked: StudyOptions, where: EngineOptions) -> None:
         try:
             check_can_report()  # before anything is computed
             with progress_bar("pictures"):
-                galleries = example_galleries(SliceTests(cohort, out, chosen_device), cohort, COUNT)
+                galleries = example_galleries(SliceTests(split, out, chosen_device), split, COUNT)
                 page = write_report(summary, out / "report", galleries)
             say(f"page: {page}")
         except InputError as error:  # the work is done and on disk, whatever the page lacks

@@ -32,7 +32,7 @@ Patients = list[Indices]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cohort:
+class Split:
     """Slices that show a brain, and the sorted indices of those in each of three parts without a common patient.
 
     The noise is estimated from slices without tumour; the classifier is trained on as many slices with as without. The
@@ -76,9 +76,7 @@ class Cohort:
         return {which: rng.permutation(self.test[tumour == which]).tolist() for which in (True, False)}
 
 
-def split_by_patient(
-    slices: Slices, *, noise_images: int = 100, training_per_class: int = 700, seed: int = 0
-) -> Cohort:
+def split_by_patient(slices: Slices, *, noise_images: int = 100, training_per_class: int = 700, seed: int = 0) -> Split:
     """Leave out nearly empty slices and split the others at random so that each patient is in one part.
 
     Patients are put in a random order. The first of them who have slices without tumour give those for the noise, each
@@ -110,7 +108,7 @@ def split_by_patient(
             "training_per_class",
         )
     sha256, total = slices.digest(), len(slices)
-    return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, total=total)
+    return Split(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, total=total)
 
 
 def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:

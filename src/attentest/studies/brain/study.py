@@ -36,9 +36,9 @@ from attentest.studies.brain.condition import (
     ESTIMATORS,
     MOST_IMAGES,
     PAPER,
-    Cohort,
     Condition,
     FittedNoise,
+    Split,
     available,
     split_by_patient,
 )
@@ -87,17 +87,17 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 class SliceTests:
-    """Tests of the slices of a cohort with the classifier and the noise models of a study in a directory."""
+    """Tests of the slices of a split with the classifier and the noise models of a study in a directory."""
 
-    def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
-        self._cohort, self._out = cohort, out
+    def __init__(self, split: Split, out: Path, device: torch.device | str) -> None:
+        self._split, self._out = split, out
         self._sha256 = PaperModel.read(model_directory(out)).sha256  # results of two models must not be mixed
         saved = load_model(model_directory(out))
         if saved.processor is None:
             raise InputError(f"{model_directory(out)} lacks its preprocessing: remove it, and it is trained anew.")
         self._scores = ViTScores(saved.encoder, device=device, owned=True)
         self._preprocessing = saved.processor
-        self._noise = FittedNoise(cohort.slices.flair[cohort.noise])
+        self._noise = FittedNoise(split.slices.flair[split.noise])
 
     def attention_test(self, condition: Condition) -> AttentionTest:
         """Return the test of a condition."""
@@ -115,8 +115,8 @@ class SliceTests:
         )
 
     def planned(self, condition: Condition, numbers: list[int], engine: Engine) -> PlannedSeries:
-        """Return the tests of slices of the cohort under a condition."""
-        series = {**vars(condition), "data_sha256": self._cohort.sha256}
+        """Return the tests of slices of the split under a condition."""
+        series = {**vars(condition), "data_sha256": self._split.sha256}
 
         def work() -> tuple[SliceWork, dict[str, Any]]:
             if condition.noise in ESTIMATORS:
@@ -124,13 +124,13 @@ class SliceTests:
                 if not isinstance(getattr(model, "model", model), Dense):  # which would take 128 MiB
                     make_directory(self._out / "noise")
                     save_noise(model, self._out / "noise" / f"{condition.noise}.json")
-            tests = SliceWork(test=self.attention_test(condition), slices=self._cohort.slices)
+            tests = SliceWork(test=self.attention_test(condition), slices=self._split.slices)
             return tests, {"settings": tests.test.settings}
 
         return PlannedSeries(
             file=measures.data_file(self._out, condition.name),
             numbers=numbers,
-            identity={"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256},
+            identity={"series": series, "seed": self._split.seed, "model_sha256": self._sha256},
             work=work,
             engine=engine,
             label=f"testing {condition.name}",
@@ -251,21 +251,21 @@ class StudySettings:
             f"{self.training_per_class} --epochs {self.training.epochs} --seed {self.training.seed}"
         )
 
-    def cohort(self, slices: Slices) -> Cohort:
+    def split(self, slices: Slices) -> Split:
         """Return the split of the slices."""
         counts = {"noise_images": self.noise_images, "training_per_class": self.training_per_class}
         return split_by_patient(slices, **counts, seed=self.training.seed)
 
-    def plan(self, cohort: Cohort) -> dict[Condition, list[int]]:
+    def plan(self, split: Split) -> dict[Condition, list[int]]:
         """Return the indices of the slices to be tested under each condition."""
-        order = cohort.test_order().values()
+        order = split.test_order().values()
         every = sorted(number for numbers in order for number in numbers)
         few = sorted(number for numbers in order for number in numbers[: self.sensitivity_images])
         return {condition: every if condition == PAPER else few for condition in available()}
 
 
 def run(
-    cohort: Cohort,
+    split: Split,
     settings: StudySettings,
     out: Path,
     device: torch.device | str = "cpu",
@@ -273,7 +273,7 @@ def run(
     retry: bool = False,
     engine: str | Engine = "local",
 ) -> dict[str, Any]:
-    """Train the classifier and test the slices of a cohort that these settings split, and return the run's record.
+    """Train the classifier and test the slices that these settings have split, and return the run's record.
 
     Results of the same study in the directory ``out`` are not computed again; with ``retry``, slices that could not be
     tested before are tried again. The engine tests slices; training is done in this process.
@@ -281,25 +281,25 @@ def run(
     where, workers = usable_device(device), as_engine(engine)
     asked = {"sensitivity_images": settings.sensitivity_images, "command": settings.command()}
     values = {**asked, "trained": 0.0, "tested": 0, **described_machine(where)}
-    plan = settings.plan(cohort)
+    plan = settings.plan(split)
     make_directory(out)
     # A cluster that is absent is found out before the training.
     with alone_in(out), workers, measures.recorded_run(out, values) as record:
-        record["trained"] = prepare_classifier(cohort, settings, out, where, progress)
-        facts = {"data": cohort.facts(), "command": settings.command()}
+        record["trained"] = prepare_classifier(split, settings, out, where, progress)
+        facts = {"data": split.facts(), "command": settings.command()}
         write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
-        tests = SliceTests(cohort, out, where)
+        tests = SliceTests(split, out, where)
         planned = [tests.planned(condition, numbers, workers) for condition, numbers in plan.items()]
         measures.run_series(planned, record, "tested", retry, progress)
     return record
 
 
 def prepare_classifier(
-    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: LabelledProgress
+    split: Split, settings: StudySettings, out: Path, device: torch.device, progress: LabelledProgress
 ) -> float:
     """Train the classifier if there is none, and return the seconds it took; one of another study is an error."""
     directory = model_directory(out)
-    identity = {"data": cohort.facts(), "settings": asdict(settings.training)}
+    identity = {"data": split.facts(), "settings": asdict(settings.training)}
     if directory.exists() and any(directory.iterdir()):
         record = read_record(out)
         for name, now in identity.items():
@@ -308,8 +308,8 @@ def prepare_classifier(
         return 0.0
     check_target(directory)
     trained = train_brain_classifier(
-        cohort.slices.take(cohort.training),
-        cohort.slices.take(cohort.test),
+        split.slices.take(split.training),
+        split.slices.take(split.test),
         settings.training,
         command=settings.command(),
         device=device,

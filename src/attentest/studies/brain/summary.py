@@ -27,7 +27,7 @@ from attentest.simulation.calibration import ALPHAS
 from attentest.statistics.multiple_testing import least_differing
 from attentest.studies import measures
 from attentest.studies.brain.classifier import auc, has_both_classes
-from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
+from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Condition, Split
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, read_record
 from attentest.studies.document import NO_DATA, Verdict, rate_text
@@ -284,11 +284,11 @@ class Gallery(NamedTuple):
     results: tuple[AttentionTestResult | None, ...]
 
 
-def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str, Gallery]:
+def example_galleries(tests: SliceTests, split: Split, count: int) -> dict[str, Gallery]:
     """Return, for each class, the first slices in the random order of the study, tested under the paper's condition."""
     galleries, test = {}, tests.attention_test(PAPER)
     for name, tumour in CLASSES.items():
-        slices = cohort.slices.take(cohort.test_order()[tumour][:count])
+        slices = split.slices.take(split.test_order()[tumour][:count])
         results = test.stream(list(slices.flair), on_error="row")
         if len(slices):
             known = tuple(None if isinstance(result, FailedImage) else result for result in results)
