@@ -59,7 +59,7 @@ SECTIONS = {
         "dips": "agreement.py dips --count 1000 --processes {processes}",
         "sharp": "agreement.py sharp --count 600 --processes {processes}",
         "batches": "agreement.py batches --count 1000 --device {device}",
-        "report": "report_again.py --workers {processes} --experiments additional-trials power estimated-variance",
+        "report": "report_again.py --workers {processes} --experiments additional-trials",
     },
     "calibration": {
         "level": "rates.py level --images 10000 --device {device}",

@@ -1,6 +1,6 @@
 """The trials of the committed report (docs/reproduction), done again with the code as it is: are they the same?
 
-    python benchmarks/report_again.py --workers 2 --experiments additional-trials power estimated-variance
+    python benchmarks/report_again.py --workers 2 --experiments additional-trials
 
 Images depend on the seed alone, so that all trials should have the p-values that they had on another device and with
 earlier code. Compared are the numbers of rejections and the 101 quantiles of p of each setting, which the report keeps
