@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
+from attentest.attention.network import NetworkScores
 from attentest.attention.relevance import GradCAM, GradientRollout, HiResCAM, InputGradient, IntegratedGradients
 from attentest.attention.relevance_scores import PlainRelevance, RelevanceScores
 from families import LAYERS, layers_of, normal, tiny
@@ -272,3 +274,31 @@ def test_the_layer_is_counted_from_either_end() -> None:
     for layer in range(LAYERS):
         first, last = (RelevanceScores(vit(), attention=GradCAM(n, target=1)) for n in (layer, layer - LAYERS))
         assert torch.equal(first(images), last(images))
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        body = (nn.Conv2d(3, 4, 3), nn.GELU(), nn.Conv2d(4, 6, 3), nn.GELU())
+        return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, CLASSES))
+
+
+@pytest.mark.parametrize(
+    "new_scores",
+    [
+        lambda: RelevanceScores(vit(), attention=GradCAM()),
+        lambda: RelevanceScores(HEADS["beit"](), attention=GradCAM()),
+        lambda: NetworkScores(network(), attention=GradCAM("2"), image_size=(3, 8, 8)),
+    ],
+    ids=["plain layers", "modules", "network"],
+)
+def test_threads_that_share_scores_do_not_share_images(new_scores: Any) -> None:
+    scores = new_scores()
+    images = normal(8, *scores.image_shape)
+    expected = [scores(image[None]) for image in images]
+
+    def computed(number: int) -> bool:
+        return all(torch.equal(scores(images[number : number + 1]), expected[number]) for _ in range(20))
+
+    with ThreadPoolExecutor(len(images)) as threads:
+        assert all(threads.map(computed, range(len(images))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -80,13 +81,20 @@ class LastLayerRead(Exception):
 _READER: ContextVar[Callable[[Tensor], None] | None] = ContextVar("attentest_reader", default=None)
 
 
+@contextmanager
+def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Give a variable a value for a forward pass of this thread: the hooks of a module are those of all threads."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 def collected_attention(forward: Callable[[], Tensor], collected: list[Tensor]) -> Tensor:
     """Run a forward pass, add the attention weights of its layers to a list, and return what the pass returns."""
-    token = _READER.set(collected.append)
-    try:
+    with holding(_READER, collected.append):
         return forward()
-    finally:
-        _READER.reset(token)
 
 
 def pass_to_reader(weights: Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from attentest.attention.attention_reader import holding
 from attentest.attention.device import reason_of
 from attentest.attention.encoder import Encoder, cast_module
 from attentest.attention.huggingface import image_arguments
@@ -92,48 +94,39 @@ class HeadOfTokens:
 
     def __init__(self, class_scores: ClassScores, encoder: Encoder, layers: Sequence[nn.Module]) -> None:
         whole = class_scores.module
-        name, container = next(
-            (name, part)
-            for name, part in whole.named_modules()
+        container = next(
+            part
+            for part in whole.modules()
             if isinstance(part, (nn.ModuleList, nn.Sequential)) and list(part) == list(layers)
         )
-        parent, attribute = name.rpartition(".")[::2]
-        owner = whole.get_submodule(parent)
         self._shape = (encoder.channels, *encoder.image_size)
         given = _Given(_returns_tuple(layers[-1], lambda: class_scores(self._blank(1, next(whole.parameters())))))
-        setattr(
-            owner, attribute, type(container)(given) if isinstance(container, nn.Sequential) else nn.ModuleList([given])
-        )
-        try:
-            self._module = copy.deepcopy(whole)
-        finally:
-            setattr(owner, attribute, container)
-        self._given: Any = self._module.get_submodule(name)[0]  # type: ignore[index]  # a list of modules
+        instead = type(container)(given) if isinstance(container, nn.Sequential) else nn.ModuleList([given])
+        self._module = copy.deepcopy(whole, {id(container): instead})
         self._forward = class_scores.forward
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the class scores (m, K) of tokens (m, N, d)."""
-        self._given.tokens = tokens
-        try:
+        with holding(_TOKENS, tokens):
             return self._forward(self._module, self._blank(len(tokens), tokens))
-        finally:
-            self._given.tokens = None
 
     def _blank(self, count: int, like: Tensor) -> Tensor:
         return torch.zeros(1, *self._shape, dtype=like.dtype, device=like.device).expand(count, *self._shape)
 
 
+_TOKENS: ContextVar[Tensor] = ContextVar("attentest_tokens")
+
+
 class _Given(nn.Module):
-    """Stands for all layers: returns the tokens it was given."""
+    """Stands for all layers: returns the tokens of this pass."""
 
     def __init__(self, as_tuple: bool) -> None:
         super().__init__()
         self.as_tuple = as_tuple
-        self.tokens: Tensor | None = None
 
     def forward(self, *_: Any, **__: Any) -> Any:
         """Return the tokens as a layer does."""
-        return (self.tokens,) if self.as_tuple else self.tokens
+        return (_TOKENS.get(),) if self.as_tuple else _TOKENS.get()
 
 
 def _returns_tuple(layer: nn.Module, run: Callable[[], Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
+from attentest.attention.attention_reader import holding
 from attentest.attention.class_scores import ClassScores
 from attentest.attention.device import reason_of
 from attentest.attention.encoder import Encoder, by, cast_module, float64_copy, image_of_noise
@@ -277,20 +279,17 @@ class _ClassMaps:
     tokens: Tokens
     weights: Tensor | None
 
+    def __post_init__(self) -> None:
+        if self.layer is not None:
+            layer = self.class_scores.module.get_submodule(self.layer)
+            if _keep not in layer._forward_hooks.values():
+                layer.register_forward_hook(_keep)
+
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K); differentiable in forward mode."""
         values: list[Tensor] = []
-
-        def keep(module: Any, arguments: Any, output: Tensor) -> Tensor:
-            values.append(output.requires_grad_(self.weights is None))
-            return output.clone()  # what follows may change it in place
-
-        with torch.enable_grad():
-            if self.layer is None:
-                scores = self.class_scores(keep(None, None, images.clone()))
-            else:
-                with self.class_scores.module.get_submodule(self.layer).register_forward_hook(keep):
-                    scores = self.class_scores(images)
+        with torch.enable_grad(), holding(_KEPT, (values, self.weights is None)):
+            scores = self.class_scores(_keep(None, None, images.clone()) if self.layer is None else images)
             if self.weights is None:
                 gradient = torch.autograd.grad(scores.gather(1, target.unsqueeze(1)).sum(), values)[-1]
             else:
@@ -303,6 +302,19 @@ class _ClassMaps:
             value, gradient = value.flatten(2).mT, gradient.flatten(2).mT
             maps = self.relevance.take(value, gradient, self.tokens).unflatten(1, self.tokens.grid)
         return maps, scores + 0  # not recorded any more
+
+
+_KEPT: ContextVar[tuple[list[Tensor], bool] | None] = ContextVar("attentest_kept", default=None)
+
+
+def _keep(module: Any, arguments: Any, output: Any) -> Any:
+    """Add what a layer returns to a list, with its derivative recorded if that is wanted."""
+    kept = _KEPT.get()
+    if kept is None:
+        return None
+    values, is_recorded = kept
+    values.append(output.requires_grad_(is_recorded))
+    return output.clone()  # what follows may change it in place
 
 
 class _Call(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attentest.attention.attention_reader import collected_attention
+from attentest.attention.attention_reader import collected_attention, holding
 from attentest.attention.class_scores import ClassScores, HeadOfTokens, TextRelevance, similarity
 from attentest.attention.encoder import Encoder, float64_copy
 from attentest.attention.forward_pass import (
@@ -73,6 +74,8 @@ class ModuleRelevance:
                     f"{relevance.name} is made of them: use gradient-rollout, or a map of input gradients.",
                     "attention",
                 )
+            if _copy_entering not in self._attention._forward_pre_hooks.values():
+                self._attention.register_forward_pre_hook(_copy_entering, with_kwargs=True)
 
     def __call__(self, images: Tensor, target: Tensor, way: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return maps (m, *grid) and class scores (m, K)."""
@@ -89,7 +92,7 @@ class ModuleRelevance:
             if self._relevance.at == "attention":
                 scores = collected_attention(lambda: self._class_scores(leaf), values)
             elif self._attention is not None:
-                with self._attention.register_forward_pre_hook(partial(_copy_entering, values), with_kwargs=True):
+                with holding(_ENTERING, values):
                     scores = self._class_scores(leaf)
             else:
                 scores, values = self._class_scores(leaf), [leaf]
@@ -102,13 +105,19 @@ class ModuleRelevance:
         return _map_of(self._relevance, self._encoder, taken), scores.detach()
 
 
+_ENTERING: ContextVar[list[Tensor] | None] = ContextVar("attentest_entering", default=None)
+
+
 def _copy_entering(
-    values: list[Tensor], module: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Put a copy in place of the tokens that enter an attention, however often they are given; add it to a list.
+    module: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Put a copy in place of the tokens that enter an attention, however often they are given, and add it to a list.
 
     The copy is (m, N, d). Its gradient is not of what passes by the attention.
     """
+    values = _ENTERING.get()
+    if values is None:
+        return None
     entering = arguments[0] if arguments else next(iter(named.values()))
     if getattr(module, "batch_first", True):
         copied = entering.clone()
