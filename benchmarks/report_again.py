@@ -55,6 +55,7 @@ def main() -> None:
 
     report = json.loads(REPORT.read_text(encoding="utf-8"))
     again = json.loads((asked.out / "report" / "summary.json").read_text(encoding="utf-8"))
+    days = [run["began"][:10] for run in report["runs"]]
     rows = []
     for experiment in asked.experiments:
         before, now = settings(report, experiment), settings(again, experiment)
@@ -64,7 +65,7 @@ def main() -> None:
         rows.append(
             [
                 again["experiments"][experiment]["title"],
-                max(run["began"][:10] for run in report["runs"] if experiment in run["experiments"]),
+                f"{min(days)} to {max(days)}",
                 len(pairs),
                 sum(setting["images"] for setting, _ in pairs),
                 sum(a for a, _ in counts),

@@ -257,6 +257,18 @@ class TestActions:
         assert "is not an image that can be read" in html_of(actions, session, Form())
         assert "Upload an image" in html_of(actions, Session(), Form())
 
+    def test_an_image_is_called_as_its_user_calls_it(self, actions: Actions, tmp_path: Path) -> None:
+        """The noise of randomised selection follows from the name, here as on the command line."""
+        stored, session = tmp_path / "patient3.npy", Session()
+        np.save(stored, np.eye(8))
+        for own, known in (("patient{3}!.npy", "patient{3}!.npy"), ("../x/$a$.npy", "$a$.npy"), ("", "patient3.npy")):
+            assert actions.take_upload(session, "tiny", str(stored), "", False, name=own) == ""
+            assert session.image is not None
+            assert session.image.name == known
+        html = actions.take_upload(session, "tiny", str(stored), "7", False, name="a{1}.npy")
+        assert "a{1}.npy" in html
+        assert "patient3" not in html
+
     def test_a_frame_is_asked_for_by_its_field(self, actions: Actions, tmp_path: Path) -> None:
         pages = [Image.fromarray(np.full((8, 8), i, dtype=np.uint8)) for i in range(3)]
         pages[0].save(tmp_path / "pages.tif", save_all=True, append_images=pages[1:])

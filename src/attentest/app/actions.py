@@ -88,6 +88,7 @@ MAP_LABELS = {
 }
 """What the page calls maps."""
 
+LONGEST_NAME = 255  # most characters of the name of a file
 LONGEST_LABEL = 60  # most characters of the label of a class in the menu
 
 
@@ -117,10 +118,18 @@ class Actions:
         self._lock = Lock()
 
     def take_upload(
-        self, session: Session, model: str, path: str, frame: str | None, window: bool, channels: str | None = ""
+        self,
+        session: Session,
+        model: str,
+        path: str,
+        frame: str | None,
+        window: bool,
+        channels: str | None = "",
+        name: str = "",
     ) -> str:
         """Make an uploaded file the image of a session; return what is wrong with it as HTML, or nothing.
 
+        The name is that of the file where it comes from; by default it is the one under which it is stored.
         The number of a frame is a text, empty for the only one, ``window`` is that of a DICOM file, and channels of a
         recording are separated by commas.
         """
@@ -134,7 +143,9 @@ class Actions:
         else:
             names = tuple(name.strip() for name in (channels or "").split(",") if name.strip())
             place = None if number is None else int(number)
-            session.source = ImageSource(path=Path(path), frame=place, window=window, channels=names)
+            source = ImageSource(path=Path(path), frame=place, window=window, channels=names)
+            own = name.rpartition("/")[2][:LONGEST_NAME] or source.path.name
+            session.source = replace(source, known_as=own + source.identity.removeprefix(source.path.name))
         return self.take_model(session, model)
 
     def take_model(self, session: Session, model: str) -> str:

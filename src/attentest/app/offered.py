@@ -293,12 +293,11 @@ class UploadedImage:
 
 def read_upload(source: ImageSource, dimension: int) -> UploadedImage:
     """Return the image of an uploaded file, with so many axes; messages name the file and not where it is kept."""
-    name = source.path.name
-    with page_words({str(source.path): name}):
+    # The name of a frame has its number; randomised noise follows from it, here as on the command line.
+    name = source.identity
+    with page_words({str(source.path): name.removesuffix(f"[frame {source.frame}]")}):
         pixels, spacing = source.scan(dimension)
         channels = f"channels {', '.join(source.channels)}" if source.channels else ""
-        # The name of a frame has its number, from which randomised noise follows, here as on the command line.
-        name = source.identity
         return UploadedImage(name=name, pixels=pixels, dimension=dimension, spacing=spacing, part=channels)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
 import gradio as gr
+from gradio.data_classes import ListFiles
 
 from attentest.app.actions import MAP_LABELS, Actions, Session
 from attentest.app.form import (
@@ -79,6 +80,7 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
     asked = questions()
     file = gr.File(label="Image", height=140, elem_id="upload")
+    vars(file)["preprocess"] = partial(_with_own_name, file.preprocess)
     gr.HTML(
         '<p class="hint">PNG, JPEG, TIFF, .npy, DICOM or NIfTI; signals as EDF, WAV or CSV; or an example:</p>',
         padding=False,
@@ -143,6 +145,12 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
             add_options(panel)
     fields = {"file": file, "frame": frame, "window": window, "channels": channels, "problem": problem}
     return fields | {"preview": preview, "model": model, "test": test}, form, examples
+
+
+def _with_own_name(stored: Callable[[Any], Any], upload: Any) -> tuple[Any, str] | None:
+    """Return where an uploaded file is stored, and its user's name for it, of which the stored one lacks characters."""
+    path, named = stored(upload), upload[0] if isinstance(upload, ListFiles) else upload
+    return None if path is None else (path, named.orig_name or "")
 
 
 def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
@@ -255,13 +263,19 @@ def _connect(
         return Form.of(**dict(zip(form, values, strict=True)))
 
     def take_upload(
-        known: Session, model: str, path: str | None, frame: str | None, window: bool, channels: str | None
+        known: Session,
+        model: str,
+        upload: tuple[str, str] | None,
+        frame: str | None,
+        window: bool,
+        channels: str | None,
     ) -> Any:
-        if path is None:  # a frame was chosen while an example is shown
+        if upload is None:  # a frame was chosen while an example is shown
             return gr.skip()
+        path, name = upload
         # The noise of an example, which is known, is that of no other image.
         noise = noise_at_first if known.example else [gr.skip()] * len(NOISE_FIELDS)
-        return actions.take_upload(known, model, path, frame, window, channels), *no_result(known), *noise
+        return actions.take_upload(known, model, path, frame, window, channels, name), *no_result(known), *noise
 
     def take_example(label: str, known: Session) -> tuple[Any, ...]:
         return None, "", actions.take_example(known, label), *NOISE_OF_EXAMPLES
