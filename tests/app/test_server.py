@@ -273,7 +273,7 @@ def open_browser() -> Iterator[Any]:
 def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
     """One visit, because a browser takes seconds to start."""
     image = np.random.default_rng(7).normal(size=(16, 16))
-    scan, bad, large = tmp_path / "scan.npy", tmp_path / "bad.png", tmp_path / "large.npy"
+    scan, bad, large = tmp_path / "scan{1}!.npy", tmp_path / "bad.png", tmp_path / "large.npy"
     np.save(scan, image)
     bad.write_bytes(b"this is no image")
     np.save(large, np.zeros((400, 400)))
@@ -469,7 +469,7 @@ def visit_example(page: Any, scan: Path) -> None:
 
 
 def visit_deleted_file(page: Any, uploads: Path) -> None:
-    for path in uploads.rglob("scan.npy"):
+    for path in uploads.rglob("scan1.npy"):
         path.unlink()
     page.click("button.label-wrap:has-text('Image')")
     page.fill("#frame textarea, #frame input", "0")
@@ -484,7 +484,7 @@ def visit_report(page: Any, folder: Path) -> None:
     waiting.value.save_as(folder / "report.html")
     report = (folder / "report.html").read_text()
     assert page.inner_text("#naive-p") in report
-    assert "scan.npy" in report
+    assert "scan{1}!.npy" in report
 
 
 def visit_bad_files(page: Any, bad: Path, large: Path) -> None:
