@@ -24,14 +24,19 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) -> None:
     """Write a file completely or not at all: it is written under another name and then renamed.
 
-    The content is whole or in parts, and ``name`` is what an error message calls the file.
+    The content is whole or in parts, and ``name`` is what an error message calls the file. A device is written to.
     """
     target = Path(os.path.realpath(target))  # a link stays a link
+    parts = [content] if isinstance(content, bytes) else content
     scratch = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
+        if target.exists() and not target.is_file():  # and stays a device, or a pipe
+            with open(target, "wb") as device:
+                device.writelines(parts)
+            return
         try:
             with open(scratch, "xb") as file:
-                file.writelines([content] if isinstance(content, bytes) else content)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(scratch, target)

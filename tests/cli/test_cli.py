@@ -24,10 +24,11 @@ from attentest import AttentionTest, __version__, bundled_model
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import AR1
+from attentest.presentation.rows import COLUMNS
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import NullImages
 from attentest.training.classifier import TrainedModel
-from command_line import run_main
+from command_line import full_disk, run_main
 
 NULL = np.random.default_rng(0).normal(size=(16, 16))
 SCAN = np.random.default_rng(1).normal(size=(8, 8))
@@ -408,6 +409,19 @@ def test_a_full_disk_ends_in_one_sentence(
     assert "scan.npy" in done.out  # the numbers are printed although the figure fails
     assert "No space left on device" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_table_for_which_there_is_no_room_ends_in_one_sentence_after_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("scan.npy", SCAN)
+    asked = ("test", "scan.npy", "--noise", "1", "--model", str(bundled_model(8)), "--tol", "1e-3", "--no-interval")
+    with full_disk(len(",".join(COLUMNS)) + 50):
+        done = run_main(capsys, *asked, "--csv", "table.csv")
+    assert done.code == 3
+    assert "scan.npy" in done.out
+    assert "table.csv cannot be written (File too large): free some space and run again." in done.err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

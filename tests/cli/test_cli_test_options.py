@@ -302,7 +302,7 @@ def test_messages_of_the_library_name_options(arguments: str, message: str, monk
     ("arguments", "message"),
     [
         ("--noise 1,2,3", "0.npy: the noise model is for images of 3 channels, but the image has 1"),
-        ("--frame 3", "0.npy: frame (of 0.npy) must be at least -1 and at most 0, got 3"),
+        ("--frame 3", "0.npy[frame 3]: frame (of 0.npy) must be at least -1 and at most 0, got 3"),
         ("--channels 5", "0.npy: channels = 5 is no channel of the image"),
         ("--channels 1,2", "0.npy: channels gives 2 weights, but the image has 1 channel."),
         ("--contrast reference --reference wide.npy", "0.npy: the reference image has"),

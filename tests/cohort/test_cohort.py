@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from scipy import stats
 
 from attentest import AttentionTest, Cohort, Results
+from attentest.cohort.study_files import read_table
 from attentest.contrast import Reference
 from attentest.errors import InputError
 from attentest.noise import StationaryCovariance
 from attentest.runs.engine import FailedImage
+from attentest.runs.record_lines import add_line
+from attentest.runs.records import read_runs
 from command_line import run_main
 
 PATIENTS = ["a", "a", "b", "c", "c", "d", "e", "f"]
@@ -71,6 +75,15 @@ def test_groups_are_regression_on_an_indicator(randomised: Results) -> None:
 def test_values_by_name_and_in_order_are_the_same(randomised: Results) -> None:
     groups, clusters, ages = (dict(zip(randomised.names, values, strict=True)) for values in (GROUPS, PATIENTS, AGES))
     assert study(randomised).to_dict() == randomised.cohort(groups, clusters, {"age": ages}).to_dict()
+
+
+def test_a_series_with_an_index_of_its_own_is_matched_by_it(randomised: Results) -> None:
+    order = [3, 1, 0, 2, 7, 6, 5, 4]
+    shuffled = pandas.Series([GROUPS[place] for place in order], index=order)
+    assert study(randomised, groups=shuffled).groups == study(randomised).groups
+    assert study(randomised, groups=pandas.Series(GROUPS, index=range(8, 16))).groups == study(randomised).groups
+    with pytest.raises(InputError, match="this one has a name twice"):
+        study(randomised, groups=pandas.Series(GROUPS, index=[0] * 8))
 
 
 def test_an_image_that_failed_keeps_its_place_and_is_left_out(randomised: Results) -> None:
@@ -217,7 +230,7 @@ def test_numbers_are_in_json_and_table(randomised: Results) -> None:
     assert values["clusters"] == 6
     assert set(values["groups"]) == set(values["at_least_of"]) == {"sick", "well"}
     assert list(cohort.table()) == [
-        *("image", "group", "cluster", "age", "estimate", "standard_error", "plain_estimate", "pvalue", "pvalue_high"),
+        *("image", "group", "cluster", "estimate", "standard_error", "plain_estimate", "pvalue", "pvalue_high", "age"),
     ]
     assert cohort.table()["estimate"] == cohort.estimates.value.tolist()
 
@@ -259,6 +272,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a cluster of two groups": ({"clusters": ["a", "b", "a", *PATIENTS[3:]]}, "'a' is in 'sick' and 'well'"),
     "a group of one cluster": ({"clusters": ["a", "a", "x", "c", "c", "x", "x", "f"]}, "'well' with 1"),
     "words as a covariate": ({"covariates": {"age": ["old"] * 8}}, "covariates must be finite numbers, and age"),
+    "a missing value": ({"groups": ["N/A", *GROUPS[1:]]}, "there is none for 0"),
+    "a table for groups": ({"groups": np.array([GROUPS] * 8)}, "a value for each of the 8 images"),
+    "a covariate with the name of a group": ({"covariates": {"well": AGES}}, "'well': a group is called so"),
+    "a covariate of the name of a coefficient": ({"covariates": {"intercept": AGES}}, "other names than 'intercept'"),
+    "a covariate of the name of a column": ({"covariates": {"pvalue": AGES}}, "other names than 'pvalue'"),
     "an infinite covariate": ({"covariates": {"age": [math.inf, *AGES[1:]]}}, "covariates must be finite"),
     "covariates without names": ({"covariates": AGES}, "numbers by name"),
 }
@@ -314,12 +332,14 @@ OPTIONS = ("--table", "patients.csv", "--group", "group", "--cluster", "patient"
 
 
 def test_the_command_reads_a_folder_and_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    outputs = ("--figure", "forest.png", "--report", "study.html", "--plan", "1", "--versus", "tested")
+    outputs = ("--figure", "forest.png", "--report", "study.html", "--plan", "1", "--versus", "again")
+    run_main(capsys, "test", "scans", "--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "again")
     done = run_main(capsys, "cohort", "tested", *OPTIONS, *outputs)
     assert done.code == 0, done.err
     assert done.out.startswith("On average the attention regions of 5 images of 5 clusters")
     assert "Not tested, and left out: 1 image." in done.out
-    assert "tested less tested, image by image: 0 (" in done.out
+    assert done.out.rstrip().split("\n")[-3] == "Rows of patients.csv that belong to no image of the folder: 1."
+    assert "tested less again, image by image: 0 (" in done.out
     assert "clusters like these in each of two groups find 1." in done.out
     assert (folder / "forest.png").stat().st_size > 1000
     assert "data:image/png" in (folder / "study.html").read_text()
@@ -330,14 +350,23 @@ def test_the_command_reads_a_folder_and_a_table(folder: Path, capsys: pytest.Cap
     assert Cohort.from_folder("tested").mean().value == values["mean"]["value"]
 
 
+ROWS = "".join(f"{number}.npy,{number},{number % 2}\n" for number in range(1, 5))
+
 TABLES = {
     "a missing file": (
         "image,patient,group\n0.npy,a,1\n",
         r"has no row for 'scans/1.npy', 'scans/2.npy', 'scans/3.npy' and 1 more",
     ),
-    "a missing column": ("image,group\n0.npy,1\n", "has no column 'patient', only 'image', 'group'"),
+    "a missing column": ("image,group\n0.npy,1\n", "has no column 'patient'; its columns are 'image', 'group'"),
     "other values": ("image,patient,group\n0.npy,a,1\n0.npy,b,1\n", "two rows with other values for '0.npy'"),
-    "nothing": ("", "is no CSV file in UTF-8"),
+    "nothing": ("", "patients.csv is empty: give a CSV file"),
+    "too many cells": ("image,patient,group\n0.npy,a,1,5\n", "line 2 .* has 4 cells, and its first line .* of 3"),
+    "a column twice": ("image,patient,group,group\n0.npy,a,1,2\n", "has two columns 'group'"),
+    "two rows": (
+        f"image,patient,group\n{ROWS}scans/0.npy,b,1\n./0.npy,a,0\n",
+        "two rows with other values for 'scans/0.npy', 'scans/0.npy' and '0.npy'",
+    ),
+    "an empty cell": (f"image,patient,group\n{ROWS}0.npy,a,NA\n", "has no 'group' for 'scans/0.npy', but 'NA'"),
     "no text": ('\x00\n"', "has no column 'image'|is no CSV file"),
 }
 
@@ -355,24 +384,40 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(folder: Path, capsys: 
     assert "no table with a column 'age'" in run_main(capsys, "cohort", "tested", "--covariate", "age").err
     assert "there is no table none.csv" in run_main(capsys, "cohort", "tested", "--table", "none.csv").err
     assert "has no results.jsonl" in run_main(capsys, "cohort", "scans").err
+    assert "--image is a column of --table" in run_main(capsys, "cohort", "tested", "--image", "file").err
+    assert "got tested itself" in run_main(capsys, "cohort", "tested", "--versus", "./tested").err
+    assert "--plan must be" in run_main(capsys, "cohort", "tested", "--plan", "0").err
 
 
 def test_images_of_one_name_need_their_folders_and_slices_of_a_stack_do_not(tmp_path: Path) -> None:
-    from attentest.cohort.cohort import read_table
-
     table, names = tmp_path / "patients.csv", ["a/1.png", "b/1.png"]
     table.write_text("image\tgroup\na/1.png\tx\nb/1.png\ty\n")
-    assert read_table(table, names, "image", ["group"]) == {"group": {"a/1.png": "x", "b/1.png": "y"}}
+    assert read_table(table, names, "image", ["group"]) == ({"group": {"a/1.png": "x", "b/1.png": "y"}}, [])
     table.write_text("image,group\nhead.nii,x\n")
-    assert read_table(table, ["a/head.nii[0]", "a/head.nii[1]"], "image", ["group"])["group"]["a/head.nii[1]"] == "x"
+    assert read_table(table, ["a/head.nii[0]", "a/head.nii[1]"], "image", ["group"])[0]["group"]["a/head.nii[1]"] == "x"
     table.write_text("image,group\n1.png,x\n")
     with pytest.raises(InputError, match=r"one row for several images called '1.png'"):
         read_table(table, names, "image", ["group"])
     table.write_text("image,group\na/1.png,x\nb/1.png,y\n")
     folders = ["study/a/1.png", "study/b/1.png"]
-    assert read_table(table, folders, "image", ["group"])["group"] == dict(zip(folders, "xy", strict=True))
+    assert read_table(table, folders, "image", ["group"])[0]["group"] == dict(zip(folders, "xy", strict=True))
     table.write_text("image,group\nMu\u0308ller.png,x\n")  # as macOS has it
-    assert read_table(table, ["M\u00fcller.png"], "image", ["group"])["group"] == {"M\u00fcller.png": "x"}
+    assert read_table(table, ["M\u00fcller.png"], "image", ["group"])[0]["group"] == {"M\u00fcller.png": "x"}
+    table.write_text('image,group,remark\n.\\a\\1.png,x,"one\u2028line"\nb/1.png,y,"two\nlines"\n\n')  # of Windows
+    assert read_table(table, names, "image", ["group"])[0]["group"] == dict(zip(names, "xy", strict=True))
+
+
+def test_a_folder_that_is_not_complete_says_so(folder: Path) -> None:
+    whole, (run,) = (folder / "tested/results.jsonl").read_text(), read_runs(folder / "tested", ())
+    assert Cohort.from_folder("tested").notes == []
+    (folder / "tested/results.jsonl").write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    assert "records are missing" in Cohort.from_folder("tested").summary()
+    (folder / "tested/results.jsonl").write_text(whole)
+    add_line(folder / "tested/runs.jsonl", run | {"left": 3})
+    note = "The last run ended before 3 images of it had a record: its command tests them."
+    assert Cohort.from_folder("tested").summary().split("\n")[-1] == note
+    (folder / "tested/runs.jsonl").unlink()
+    assert "has not ended, or was cut off" in Cohort.from_folder("tested").summary()
 
 
 @pytest.mark.filterwarnings("ignore:.* has the results of")

@@ -14,8 +14,10 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from attentest.app import offered as offers
-from attentest.app.form import CONTROLS, COUNTS, Form, optional_number, takes_class
+from attentest.app.form import CONTROLS, COUNTS, Form, number_in, optional_number, takes_class
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.attention.relevance import PREDICTED
 from attentest.checks import level
@@ -220,7 +222,11 @@ class Actions:
         self, session: Session, image: offers.UploadedImage, model: offers.OfferedModel, form: Form
     ) -> AttentionTest:
         """Return the test of an image; without randomised selection, with any noise: it may not be known yet."""
-        noise = session.noise(form, model.dimension) if _is_randomised(form) else Isotropic(1.0)
+        if _is_randomised(form):
+            noise = session.noise(form, model.dimension)
+        else:
+            pixels = image.pixels[np.isfinite(image.pixels)].astype(float)
+            noise = Isotropic(float(np.abs(pixels).max(initial=0.0)) or 1.0)  # one that float64 resolves
         return form.attention_test(model, image, noise)
 
     def test(
@@ -272,7 +278,7 @@ class Actions:
         if image is None:
             raise InputError(session.problem or NO_IMAGE)
         progress(0.0, None)
-        alpha = level(form.alpha)
+        alpha = level(number_in(form.alpha, "alpha"))
         chosen = self.models.model(model)
         result = form.attention_test(chosen, image, session.noise(form, chosen.dimension))(
             image.sample, name=image.name, progress=progress

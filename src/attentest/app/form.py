@@ -118,7 +118,7 @@ class Form:
             raise InputError("only one of black and white is given: give both pixel values, or neither.")
         rule = self._choice("rule")
         options: dict[str, Any] = {
-            name: _number(self.options[name], name) if isinstance(proposed, float) else self.options[name]
+            name: number_in(self.options[name], name) if isinstance(proposed, float) else self.options[name]
             for name, (_, proposed) in offered_options().items()
             if name == rule or name not in (*REGION_RULES, *MAP_FIELDS)
         }
@@ -192,17 +192,19 @@ class Form:
             raise InputError(f"there are {len(self.controls)} control images: give at most {MOST_CONTROLS}.")
         estimator: NoiseEstimator = NOISE_ESTIMATORS.load(self.estimator)()
         controls = (read_upload(ImageSource(path=Path(path)), dimension) for path in self.controls)
-        return as_noise(estimator.fit([control.pixels if dimension == 2 else control.sample for control in controls]))
+        with page_words({"reference images": "control images", "reference image": "control image"}):
+            fitted = estimator.fit([control.pixels if dimension == 2 else control.sample for control in controls])
+        return as_noise(fitted)
 
     def _contrast(self) -> Contrast:
         name = self._choice("contrast")
         if CONTRASTS[name].argument:
-            name += f":{_number(self.radius, 'the width of the ring')}"
+            name += f":{number_in(self.radius, 'the width of the ring')}"
         compared: Contrast = CONTRASTS.create(name)
         if self.filtered == NO_FILTER:
             return compared
         if self.filtered in FILTERS and FILTERS[self.filtered].argument:
-            blur = _number(self.blur, "the standard deviation of the blur")
+            blur = number_in(self.blur, "the standard deviation of the blur")
             return Filtered(f"{self.filtered}:{blur}", of=compared)
         return Filtered(self.filtered, of=compared)
 
@@ -225,7 +227,9 @@ def optional_number(text: str | None, called: str) -> float | None:
         raise InputError(f"{called} must be a number, or empty, got {shortened(text)}.") from None
 
 
-def _number(value: Any, called: str) -> float:
+def number_in(value: Any, called: str) -> float:
+    """Return the number in a field; raise an error if there is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{called} must be a number, got {'an empty field' if value is None else repr(value)}.")
+        got = "an empty field" if value is None else shortened(value)
+        raise InputError(f"{called} must be a number, got {got}.", called)
     return float(value)

@@ -250,7 +250,16 @@ FIELDS = {
         "resize it first, or let the page do it"
     ),
 }
-"""What the page calls a parameter of the library, or what it is to be done there."""
+"""What the page calls that which messages say of the library, or what it is to be done there."""
+
+NAMES = {
+    "map_name": "the map",
+    "target": "the class",
+    "text": "the text",
+    "alpha": "the significance level",
+    "rho": "the correlation",
+}
+"""What the page calls parameters of the library, where messages say which they mention."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,7 +316,7 @@ def page_words(words: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except AttentestError as error:
-        message = str(error.naming({"map_name": "the map", "target": "the class", "text": "the text"}))
+        message = str(error.naming(NAMES))
         for theirs, ours in words.items():
             message = message.replace(theirs, ours)
         raise type(error)(message) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import floor, log10
 from time import monotonic
 from typing import Any
 
@@ -86,7 +87,7 @@ def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[s
         padding=False,
     )
     with gr.Row(elem_id="examples"):
-        examples = {label: gr.Button(label, size="sm", min_width=100) for label in actions.examples}
+        examples = {label: gr.Button(label, size="sm", min_width=115) for label in actions.examples}
     problem = gr.HTML(elem_id="problem", padding=False)
     preview = gr.HTML(elem_id="preview", padding=False)
     with gr.Group():
@@ -157,7 +158,7 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
     """Return the field of a question, by what can be answered."""
     known: dict[str, Any] = {"label": option.label, "elem_id": name.replace("_", "-"), "visible": visible}
     if name in ("controls", "mask"):
-        return gr.File(file_count="multiple" if name == "controls" else "single", height=120, **known)
+        return gr.File(file_count="multiple" if name == "controls" else "single", height=140, **known)
     advice = " Choose it before looking at p." if name in REGION_RULES else ""
     known |= {"info": f"{option.help}{advice}" or None, "value": proposed}
     if name == "map_name":  # of which the page then shows those that the model can give
@@ -176,7 +177,9 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
     if isinstance(proposed, bool):
         return gr.Checkbox(**known)
     if isinstance(proposed, (int, float)):
-        return gr.Number(precision=0 if isinstance(proposed, int) else None, min_width=120, **known)
+        is_whole = isinstance(proposed, int)
+        step = 1 if is_whole else 10.0 ** floor(log10(proposed)) if proposed else 0.1  # the first digit of a proposal
+        return gr.Number(precision=0 if is_whole else None, step=step, min_width=120, **known)
     return gr.Textbox(placeholder=option.shown_default or None, min_width=100, **known)
 
 
@@ -343,7 +346,9 @@ def _connect(
     shown_if_refused = AT_ONCE | {"queue": True, "concurrency_limit": None}
     then_preview(gr.on(changes, take_upload, [session, model_field, file, *part], shown, **shown_if_refused))
     then_preview(file.clear(forget_image, session, [problem, result, changed], **AT_ONCE))
-    of_region = [form[name] for name in ("rule", "resize", "black", "white", "other_class", *proposed_options())]
+    of_noise = (*NOISE_FIELDS, "controls", "estimator", "method")  # which randomised selection adds
+    others = ("rule", "resize", "black", "white", "other_class", *proposed_options())
+    of_region = [form[name] for name in (*of_noise, *others)]
     taken = [session, model_field, form["map_name"]]
     then_preview(model_field.change(take_model, taken, [problem, *of_map], **AT_ONCE))
     gr.on([field.change for field in of_region], preview, [session, *asked], of_image, **AT_ONCE)

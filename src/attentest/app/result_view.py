@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attentest.app.form import Form
 from attentest.app.offered import OfferedModel, UploadedImage
 from attentest.definition import REGION_RULES
-from attentest.errors import worded
+from attentest.errors import counted, worded
 from attentest.markup import page_from, png_address, png_file, text_html
 from attentest.noise.model import recorded_sentence
 from attentest.presentation import picture as pictures
@@ -170,10 +170,10 @@ def _settings(tested: TestedImage, record: ResultRecord) -> str:
             tested.image.shown_name,
             tested.model.name,
             f"{map_title({**settings, 'draws': 1})} ({settings['model']['attention']['name']})",
-            f"{rule.replace('_', ' ')} {settings[rule]:g} of {settings['region_unit']}",
+            worded(f"{rule.replace('_', ' ')} {settings[rule]:g} of {settings['region_unit']}", record.dimension),
             worded(f"compared with {compared_with(settings['contrast'])}", record.dimension),
             "two-sided, equal tails" if record.alternative == "equal-tailed" else record.alternative,
-            f"{record.evaluations} evaluations of the model",
+            f"{counted(record.evaluations, 'evaluation')} of the model",
         )
     )
 

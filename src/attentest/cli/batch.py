@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ class BatchOutput:
         with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):
             self.write_rows(rows.all())
             self._print_records(earlier)
+            log.left = len(places)
             called = worded("image", run.test.pipeline.inputs.dimension)
             with progress_bar(f"testing {counted(len(places), called)}") as progress:
                 for _, records in interruption.until(engine.run(run, places, progress)):
@@ -99,6 +101,7 @@ class BatchOutput:
                         rows.set(name, image_rows)
                     with interruption.writing():
                         log.lines = write(records)
+                        log.left -= len(records)
                         self._print_records(records)
                         self.write_rows(chain.from_iterable(finished.values()))
             with interruption.writing():
@@ -119,6 +122,9 @@ class BatchOutput:
             self._check_table(self._file)
             self._file.append(b"".join(csv_lines(cells)))
         except OSError as error:
+            if self._file is not None:
+                with suppress(OSError):  # what is left to be written cannot be, either
+                    self._file.file.close()
             raise unwritten(f"the table {self._csv}", error) from None
 
     def _check_table(self, file: GrowingFile) -> None:

@@ -208,8 +208,10 @@ def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...] | 
             path for path in listed if path.name.lower().endswith(known) or (suffixes is None and is_dicom(path))
         )
     if not found:
-        deeper = "" if recursive is not False else "; --recursive looks into the folders in it too"
-        raise InputError(f"there is no image file in the folder {folder}{deeper}.")
+        more = "" if recursive is not False else "; --recursive looks into the folders in it too"
+        if any(folder.glob("*.csv")):
+            more += f"; signals in CSV files are given by a pattern, such as '{folder / '*.csv'}'"
+        raise InputError(f"there is no image file in the folder {folder}{more}.")
     return sorted(found, key=lambda path: path.parts)
 
 

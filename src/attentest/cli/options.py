@@ -39,6 +39,7 @@ OTHER_NAMES = {
     "decide_at": "--decide",
     "deltas": "--delta",
     "drawn_noise": "--true-noise",
+    "effect": "--plan",
     "head_fusion": "--heads",
     "image_shape": "--size",
     "mean_sha256": "--mean",

@@ -13,13 +13,15 @@ import typer
 from attentest.cli.options import alpha_option, check_level, json_option, output_option
 from attentest.cli.output import check_figure, progress_bar, say, write_figure
 from attentest.definition import option
-from attentest.errors import worded
+from attentest.errors import InputError, worded
+from attentest.files import same_file
 from attentest.presentation import MOST_CARDS, USUAL_CARDS
 
 if TYPE_CHECKING:
     from attentest.presentation.tested_batch import TestedBatch
 
 
+DEFAULT_IMAGE_COLUMN = "image"  # of a table of a study
 REPORT = "report.html"  # name of the report in a folder of records, unless another is asked for
 
 
@@ -80,7 +82,9 @@ class TableOptions:
     panel: ClassVar[str] = "The study"
 
     table: Path | None = option("CSV file with a row for each image: file name, patient, group and more.")
-    image: str = option("Column of --table with the file names.", default="image", metavar="COLUMN")
+    image: str | None = option(
+        "Column of --table with the file names.", metavar="COLUMN", shown_default=DEFAULT_IMAGE_COLUMN
+    )
     group: str | None = option("Column of --table with groups to compare.", metavar="COLUMN")
     cluster: str | None = option("Column with what images share, such as the patient.", metavar="COLUMN")
     covariates: list[str] | None = option(
@@ -115,13 +119,18 @@ def cohort(
     check_level(alpha)
     from attentest.presentation.report import check_report_path
 
+    if known.image is not None and known.table is None:
+        raise InputError("--image is a column of --table, which is not given: give both, or none.")
+    if known.versus is not None and same_file(directory, known.versus):
+        raise InputError(f"--versus must be the folder of another test of the same images, got {directory} itself.")
     inputs = [] if known.table is None else [known.table]
     if report is not None:
         check_report_path(report, inputs)
     from attentest.cohort.cohort import Cohort, cohort_figure
 
     check_figure(figure, inputs)
-    columns: dict[str, Any] = {name: getattr(known, name) for name in ("table", "group", "cluster", "image")}
+    columns: dict[str, Any] = {name: getattr(known, name) for name in ("table", "group", "cluster")}
+    columns["image"] = known.image or DEFAULT_IMAGE_COLUMN
     study = Cohort.from_folder(directory, **columns, covariates=known.covariates or ())
     values, lines = study.to_dict(alpha), study.summary(alpha).split("\n")
     if known.versus is not None:

@@ -16,13 +16,23 @@ from attentest.cohort.means import Estimate, RandomEffects, patients_needed, ran
 from attentest.definition import REGION_RULES
 from attentest.errors import InputError, counted, shortened, some
 from attentest.record import USUAL_LEVEL, ResultNumbers, differences
+from attentest.statistics import draws
 from attentest.statistics.columns import Floats, Mask
-from attentest.statistics.draws import COLUMNS, draw_columns, rank_of
 from attentest.statistics.multiple_testing import Dependence, global_pvalues, least_differing
 from attentest.statistics.selection_laws import RandomisedLaw
 
 Values: TypeAlias = "Mapping[Any, Any] | Sequence[Any] | np.typing.NDArray[Any]"
-"""A value of each image: in their order, or by their names."""
+"""A value of each image: in their order, or by their names, which a pandas Series with an index of its own has, too."""
+
+MISSING = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
+"""What tables have, in small or capital letters, where there is no value."""
+
+ESTIMATED = ("estimate", "standard_error", "plain_estimate")
+COLUMNS = ("image", "group", "cluster", *ESTIMATED, "pvalue", "pvalue_high")
+"""Columns of :meth:`Claims.table` beside the covariates."""
+
+INTERCEPT = "intercept"
+"""Name of the coefficient of a regression that is the mean of the first group."""
 
 SAME_TEST = (*REGION_RULES, "region_unit", "channels", "contrast", "randomise", "draws", "alternative")
 """Settings in which the tests of a cohort agree, beside the noise; two models on the same images are two cohorts."""
@@ -83,6 +93,10 @@ class Claims:
         self.unit = "image" if clusters is None else "cluster"
         self.group_names = sorted(set(self.groups or ()))
         """The groups in alphabetical order: differences are from the first."""
+        for name in (*COLUMNS, INTERCEPT, *self.group_names):
+            if name in self.covariates:
+                what = "a group is called so" if name in self.group_names else "results have numbers of this name"
+                raise InputError(f"covariates must have other names than {shortened(name)}: {what}.", "covariates")
         self._cluster = np.unique(self.clusters or np.arange(len(self)), return_inverse=True)[1]
         self._check_groups()
         # Upper ends of error bars: valid whatever the searches left open.
@@ -157,6 +171,8 @@ class Claims:
         Its variance is that of the differences of images: what both tests share, noise of the image and perhaps of the
         randomisation, needs no assumption.
         """
+        if not isinstance(other, Claims):
+            raise InputError(f"other must be a cohort of the same images, got {shortened(other)}.", "other")
         if alone := sorted(set(self.names) ^ set(other.names), key=str):
             raise InputError(f"both cohorts must have the same images, and {some(alone)} are in one of them alone.")
         places = {name: place for place, name in enumerate(other.names)}
@@ -250,12 +266,12 @@ class Claims:
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each image, as columns; standard errors are upper bounds, those of ``plain_estimate``."""
-        known: dict[str, Any] = {"image": self.names, "group": self.groups, "cluster": self.clusters} | self.covariates
-        if self.randomised:
-            of = self.estimates
-            known |= {"estimate": of.value, "standard_error": of.error, "plain_estimate": of.plain}
-        known["pvalue"] = [result.pvalue for result in self.results]
-        known["pvalue_high"] = [result.pvalue_bounds[1] for result in self.results]
+        of = self.estimates if self.randomised else None
+        estimated = [None] * len(ESTIMATED) if of is None else [of.value, of.error, of.plain]
+        high = [result.pvalue_bounds[1] for result in self.results]
+        pvalues = [result.pvalue for result in self.results]
+        values = [self.names, self.groups, self.clusters, *estimated, pvalues, high]
+        known: dict[str, Any] = dict(zip(COLUMNS, values, strict=True)) | self.covariates
         return {name: np.asarray(values).tolist() for name, values in known.items() if values is not None}
 
     def _check_one_test(self) -> None:
@@ -297,7 +313,7 @@ class Claims:
 
     def _coefficients(self, covariates: Mapping[str, Floats], confidence_level: float) -> dict[str, Estimate]:
         """Return the coefficients of an intercept, the groups but for the first, and covariates."""
-        columns = {"intercept": np.ones(len(self)), **{name: self._in(name) * 1.0 for name in self.group_names[1:]}}
+        columns = {INTERCEPT: np.ones(len(self)), **{name: self._in(name) * 1.0 for name in self.group_names[1:]}}
         design = np.column_stack([*columns.values(), *covariates.values()])
         names, clusters = [*columns, *covariates], int(self._cluster.max()) + 1
         scale = np.maximum(np.abs(design).max(axis=0), np.finfo(float).tiny)
@@ -327,10 +343,15 @@ class Claims:
 
     def _column(self, values: Values, what: str) -> list[Any]:
         """Return the values of images in their order; raise an error if some image has none, or an empty one."""
-        count = len(self) + self.failed
-        if isinstance(values, Mapping):
-            listed = [values.get(name) for name in self.names]
-        elif isinstance(values, str) or not hasattr(values, "__len__") or len(values) != count:
+        count, named = len(self) + self.failed, _by_name(values)
+        if named is not None:
+            listed = [named.get(name) for name in self.names]
+        elif (
+            not hasattr(values, "__len__")
+            or isinstance(values, str)
+            or len(values) != count
+            or getattr(values, "ndim", 1) != 1
+        ):
             raise InputError(
                 f"{what} must have a value for each of the {count} images, in their order or by name, got "
                 f"{shortened(values)}.",
@@ -339,10 +360,8 @@ class Claims:
         else:
             every = list(values)
             listed = [every[place] for place in self._tested]
-        empty = [str(value).strip() in ("", "nan", "None") for value in listed]
-        if any(empty):
-            names = some([name for name, is_empty in zip(self.names, empty, strict=True) if is_empty])
-            raise InputError(f"{what} must have a value for each image, and there is none for {names}.", what)
+        if empty := [name for name, value in zip(self.names, listed, strict=True) if is_missing(value)]:
+            raise InputError(f"{what} must have a value for each image, and there is none for {some(empty)}.", what)
         return listed
 
     def _numbers(self, values: Values, name: str) -> Floats:
@@ -357,6 +376,23 @@ class Claims:
                 *("covariates", "groups"),
             )
         return numbers
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is what tables have where there is none."""
+    return str(value).strip().lower() in MISSING
+
+
+def _by_name(values: Any) -> Mapping[Any, Any] | None:
+    """Return values that have names; None if they are in an order. Those of a pandas Series are in its index."""
+    if isinstance(values, Mapping):
+        return values
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return None
+    if len(set(index)) < len(index):
+        raise InputError("values with an index are found by it, and this one has a name twice: give each one value.")
+    return dict(zip(index, values, strict=True))
 
 
 def estimates_of(results: Sequence[ResultNumbers]) -> Estimates:
@@ -388,11 +424,11 @@ def _draws_of(result: Any) -> Mapping[str, Sequence[float]] | None:
     Of draws that could stop when the verdict was certain only those are taken that are always there: how many there are
     depends on what they showed.
     """
-    draws = getattr(result, "draws", None)
-    if not draws:
+    drawn = getattr(result, "draws", None)
+    if not drawn:
         return None
-    columns = draws if isinstance(draws, Mapping) else draw_columns(draws)
+    columns = drawn if isinstance(drawn, Mapping) else draws.draw_columns(drawn)
     if result.alpha is None:
         return columns
-    always = rank_of(result.settings["draws"])
-    return {name: columns[name][:always] for name in COLUMNS}
+    always = draws.rank_of(result.settings["draws"])
+    return {name: columns[name][:always] for name in draws.COLUMNS}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import unicodedata
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from itertools import pairwise
-from pathlib import Path, PurePath
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,14 +12,13 @@ from scipy.special import ndtri
 
 from attentest.checks import level
 from attentest.cohort.claims import Claims
-from attentest.errors import InputError, counted, shortened, some, worded
+from attentest.cohort.study_files import read_folder, read_table
+from attentest.errors import InputError, counted, worded
 from attentest.files import as_path, write_complete
 from attentest.presentation import figure as drawing
-from attentest.presentation.report import NAME, check_report_path, is_json, sealed_page
-from attentest.presentation.rows import records_of_line
+from attentest.presentation.report import NAME, check_report_path, is_json, readable, sealed_page
 from attentest.presentation.words import compared_with, interval_name, number_text, with_sign
-from attentest.record import ResultRecord, json_ready
-from attentest.runs.records import RESULTS, RecordFile, Row
+from attentest.record import json_ready
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +29,9 @@ class Cohort(Claims):
     """Tested images of a study: what they show together, in numbers, sentences, figures and pages."""
 
     __doc__ = Claims.__doc__
+
+    notes: Sequence[str] = ()
+    """What is to be known about the files that were read: sentences, which the summary ends with."""
 
     @classmethod
     def from_folder(
@@ -57,14 +55,19 @@ class Cohort(Claims):
         image
             Its column with the file names of the images, with or without their folders.
         """
-        named = read_folder(as_path(directory, "the results"))
+        named, notes = read_folder(as_path(directory, "the results"))
         columns = [name for name in (group, cluster, *covariates) if name is not None]
         if table is None and columns:
             raise InputError(f"there is no table with a column {columns[0]!r}: give one with a row for each image.")
-        tested = [str(name) for name, record in named if record is not None]
-        read = {} if table is None else read_table(as_path(table, "the table"), tested, image, columns)
+        tested, failed = ([name for name, record in named if (record is None) is wanted] for wanted in (False, True))
+        read: dict[str, dict[str, str]] = {}
+        if table is not None:
+            read, of_table = read_table(as_path(table, "the table"), tested, image, columns, failed)
+            notes += of_table
         numbers = {name: read[name] for name in covariates}
-        return cls(named, read[group] if group else None, read[cluster] if cluster else None, numbers)
+        study = cls(named, read[group] if group else None, read[cluster] if cluster else None, numbers)
+        study.notes = notes
+        return study
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
         """Return the :meth:`claims`, the summary and the table as JSON-ready values."""
@@ -74,7 +77,7 @@ class Cohort(Claims):
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return what the study shows in sentences, with intervals of level 1 - alpha."""
-        return worded("\n".join(_sentences(self, self.claims(alpha))), self.results[0].dimension)
+        return worded("\n".join([*_sentences(self, self.claims(alpha)), *self.notes]), self.results[0].dimension)
 
     def plot(self, axes: Sequence[Axes] | None = None, *, alpha: float = 0.05) -> list[Axes]:
         """Draw a forest plot of the estimates, how many images differ at least, and a funnel plot of the estimates.
@@ -159,7 +162,12 @@ def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
         pictures=pictures,
         columns=list(table),
         rows=list(zip(*table.values(), strict=True)),
-        settings=cohort.results[0].settings,
+        settings={
+            name: value
+            for name, value in cohort.results[0].settings.items()
+            if all(result.settings.get(name) == value for result in cohort.results)
+        },
+        readable=readable,
         cell=lambda value: f"{value:.4g}" if isinstance(value, float) else str(value),
     )
 
@@ -241,6 +249,7 @@ def _draw_bounds(axes: Axes, cohort: Claims, alpha: float) -> None:
     axes.set_title(f"at least {bounds[-1]} of {counted(len(cohort), 'image')} differ", size=SIZE + 1)
     drawing.legend_below(axes, 2, SIZE - 1)
     drawing.make_plain(axes, "images with the smallest p-values", SIZE)
+    axes.locator_params(integer=True)
 
 
 def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
@@ -262,105 +271,3 @@ def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
     axes.set_title("estimates by their precision", size=SIZE + 1)
     drawing.legend_below(axes, 2, SIZE - 1)
     drawing.make_plain(axes, "difference, in units of the pixels", SIZE)
-
-
-LARGEST_TABLE = 64 * 2**20  # bytes of the largest table that is read: one of a million patients has less
-
-
-def read_folder(directory: Path) -> list[tuple[str, ResultRecord | None]]:
-    """Return the records of images in a folder of ``attentest test --out`` by name; None if one was not tested."""
-    if not (directory / RESULTS).is_file():
-        raise InputError(f"{directory} has no {RESULTS}: give a folder of attentest test --out.")
-    records: dict[str, ResultRecord | None] = {}
-    contents: dict[str, str] = {}
-
-    def keep(line: Row) -> Row:
-        name = str(line["image"])
-        records[name] = None if "error" in line else records_of_line(line)[0]
-        if records[name] is not None and "file" in line:
-            contents[name] = json.dumps([line["file"], name.partition("[")[2]], sort_keys=True)
-        return {}
-
-    RecordFile(directory / RESULTS).read(keep=keep)
-    if twice := _alike(contents):
-        raise InputError(
-            f"{directory} has one image under several names, such as {twice[0]!r} and {twice[1]!r}, and it would count "
-            "as often: test each image once, into a new folder."
-        )
-    added = {
-        name: json.dumps([record.settings.get(key) for key in ("randomise_seed", "randomise_name")])
-        for name, record in records.items()
-        if record is not None and record.settings.get("randomise") and record.settings.get("randomise_name") is not None
-    }
-    if twice := _alike(added):
-        raise InputError(
-            f"{twice[0]!r} and {twice[1]!r} of {directory} were tested in several runs under the same name, and so "
-            "with the same added noise, which makes their estimates depend on each other: test them in one run, or "
-            "each run with a --randomise-seed of its own."
-        )
-    return list(records.items())
-
-
-def _alike(values: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return two names with the same value, if there are any."""
-    first: dict[str, str] = {}
-    return next(((first[value], name) for name, value in values.items() if first.setdefault(value, name) != name), None)
-
-
-def read_table(path: Path, names: Sequence[str], image: str, columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return columns of a CSV file, each with the values of images by their names as tested.
-
-    The file is UTF-8, separated by commas, semicolons or tabs, with the names of the columns in its first line. A row
-    belongs to the image whose name, or the last parts of it, such as the file name, it has in the column ``image``; one
-    of a stack to all its slices.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_TABLE + 1)
-        lines = content.decode("utf-8-sig").splitlines(keepends=True)
-        separator = max(",;\t", key=lines[0].count) if lines and len(content) <= LARGEST_TABLE else ""
-        head, *rows = csv.reader(lines, delimiter=separator, strict=True)
-    except FileNotFoundError:
-        raise InputError(f"there is no table {path}.") from None
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise InputError(
-            f"the table {path} is no CSV file in UTF-8 of at most {LARGEST_TABLE // 2**20} MiB "
-            f"({getattr(error, 'strerror', None) or error})."
-        ) from None
-    held = [name.strip() for name in head]
-    for name in (image, *columns):
-        if name not in held:
-            raise InputError(
-                f"the table {path} has no column {shortened(name)}, only {', '.join(map(repr, held[:20]))}."
-            )
-    by_name: dict[str, list[str]] = {}
-    for row in rows:
-        cells = dict(zip(held, map(str.strip, [*row, *[""] * len(held)]), strict=False))
-        values = [cells[name] for name in columns]
-        if by_name.setdefault(composed(cells[image]), values) != values:
-            raise InputError(f"the table {path} has two rows with other values for {shortened(cells[image])}.")
-    matched = [_matching(name, by_name) for name in names]
-    if missing := [name for name, match in zip(names, matched, strict=True) if match is None]:
-        raise InputError(
-            f"the table {path} has no row for {some(missing)}: it needs one for each image, by its file name, with or "
-            "without its folders."
-        )
-    owners = {(match, name.partition("[")[0]) for name, match in zip(names, matched, strict=True)}
-    if len(owners) > len(set(matched)):
-        twice = sorted(str(match) for match, _ in owners)
-        shared = next(match for match, other in pairwise(twice) if match == other)
-        raise InputError(f"the table {path} has one row for several images called {shared!r}: add their folders.")
-    found = {name: by_name[str(match)] for name, match in zip(names, matched, strict=True)}
-    return {column: {name: cells[place] for name, cells in found.items()} for place, column in enumerate(columns)}
-
-
-def _matching(name: str, rows: Container[str]) -> str | None:
-    """Return the row of an image: by its name, the last parts of it, or those of its stack, which other slices have."""
-    parts = [PurePath(composed(whole)).parts for whole in (name, name.partition("[")[0])]
-    ends = (str(PurePath(*part[start:])) for part in parts for start in range(len(part)))
-    return next((known for known in (composed(name), *ends) if known in rows), None)
-
-
-def composed(text: str) -> str:
-    """Return a text whose letters with accents are single characters: systems differ in how names have them."""
-    return unicodedata.normalize("NFC", text)

@@ -208,7 +208,7 @@ class ImageSource:
 
     @property
     def name(self) -> str:
-        """The path, followed by a place in it: ``scans.npy[3]``, ``scans.npz[t1,3]``, ``folder[first.dcm]``."""
+        """The path, followed by a place in it: ``scans.npy[3]``, ``scans.npz[t1,3]``, ``head.nii[frame 3]``."""
         return f"{self.path}{self._place}"
 
     @property
@@ -220,7 +220,8 @@ class ImageSource:
     @property
     def _place(self) -> str:
         if self.member is None:
-            return f"[{self.series}]" if self.series else ""
+            frame = "" if self.frame is None else f"[frame {self.frame}]"
+            return f"[{self.series}]{frame}" if self.series else frame
         array, index = self.member
         return f"[{index}]" if array is None else f"[{array},{index}]"
 
@@ -230,8 +231,7 @@ class ImageSource:
 
         ``known_as`` tells apart files of one run that have equal names.
         """
-        frame = "" if self.frame is None else f"[frame {self.frame}]"
-        return self.known_as or f"{self.path.absolute().name}{self._place}{frame}"
+        return self.known_as or f"{self.path.absolute().name}{self._place}"
 
     def read(self, dimension: int = 2) -> NDArray[Any]:
         """Return the pixels: (H, W) or (H, W, C); a signal or a volume with so many axes."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attentest.checks import positive_number
 from attentest.errors import InputError, required, worded
-from attentest.files import check_output_path, unwritten
+from attentest.files import check_output_path, write_complete
 from attentest.markup import plain
 from attentest.presentation.tables import elided
 
@@ -48,11 +48,10 @@ def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure to a checked path."""
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise unwritten(f"the figure {path}", error) from None
+    """Write a figure to a checked path, completely or not at all."""
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    write_complete(path, content.getvalue(), "the figure")
 
 
 def shown_figure(width: float, height: float, *, arranged: bool = True) -> Figure:

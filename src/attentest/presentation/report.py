@@ -326,7 +326,7 @@ def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress
         script=(templates / "report.js").read_text("utf-8"),
         **content,
         short=lambda name: elided(plain(name), LONGEST_NAME),
-        readable=_readable,
+        readable=readable,
         p=number_text,
         texts=[None if "error" in result else row_texts(result) for result in content["results"]],
         methods=[name for name in METHOD_NAMES if name in content["counts"]["adjusted"]],
@@ -356,14 +356,14 @@ def sealed_page(package: str, template: str, *, style: str = "", script: str = "
     return page_from(dict.fromkeys((package, OWN)), template, style=style, script=script, policy=policy, **values)
 
 
-def _readable(value: Any) -> str:
+def readable(value: Any) -> str:
     """Return a setting as text: the names and values of one that has several, "none" for one that is not there."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{str(name).replace('_', ' ')} {_readable(part)}" for name, part in value.items())
+        return ", ".join(f"{str(name).replace('_', ' ')} {readable(part)}" for name, part in value.items())
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(part, Mapping) for part in value):
-            return "; ".join(_readable(part) for part in value)
-        return f"({', '.join(_readable(part) for part in value)})"
+            return "; ".join(readable(part) for part in value)
+        return f"({', '.join(readable(part) for part in value)})"
     return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
 
 
@@ -391,7 +391,7 @@ def result_html(picture: Picture) -> str:
     record = picture.record
     defined = {number.name: f"{number.text} ({number.note})" for number in result_numbers(record)} | {
         "noise": worded(recorded_sentence(record.settings["noise"]), record.dimension),
-        "search": f"{record.settings['search']['name']}, {record.evaluations} evaluations, {record.status}",
+        "search": f"{record.settings['search']['name']}, {counted(record.evaluations, 'evaluation')}, {record.status}",
     }
     sentences = filter(None, (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)))
     table = definition_table("AttentionTestResult", defined, list(sentences))

@@ -12,7 +12,16 @@ from attentest.errors import AttentestWarning, InputError, counted
 from attentest.presentation.picture import SmallPicture
 from attentest.presentation.rows import Row, failed_row, records_of_line, rows_of_line, rows_of_records
 from attentest.record import ResultRecord
-from attentest.runs.records import RESULTS, RecordFile, check_numbers, check_texts, read_runs, versions
+from attentest.runs.records import (
+    RESULTS,
+    Keep,
+    RecordFile,
+    Records,
+    check_numbers,
+    check_texts,
+    read_runs,
+    versions,
+)
 
 PICTURES = "pictures"  # the folder of a directory of records that has the small copies of the images
 
@@ -77,11 +86,6 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
 
     It has the images with these names, in order; by default all, in the order in which they were tested.
     """
-    if not (directory / RESULTS).is_file():
-        raise InputError(
-            f"{directory} has no {RESULTS}, so there is nothing to report: give a folder of attentest test --out."
-        )
-    file = RecordFile(directory / RESULTS)
     rows: dict[int | str, list[Row]] = {}
     saved: dict[int | str, tuple[str, str]] = {}
     prepared: dict[int | str, Any] = {}
@@ -95,23 +99,16 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
             prepared[name] = line["results"][0]["settings"].get(PREPARED)
         return {}
 
-    content = file.read(keep=keep)
-    if not content.rows:
-        raise InputError(f"{directory / RESULTS} has no record of an image yet: run attentest test --out again.")
+    folder = tested_folder(directory, keep)
+    content, runs = folder.records, folder.runs
     wanted = [name for name in (content.rows if names is None else names) if name in content.rows]
     header = content.headers[-1]
-    runs = read_runs(directory, RUN, _check_run)
-    notes = _unique(text for run in runs for text in run["warnings"])
-    written = next((run["lines"] for run in reversed(runs) if run["lines"] is not None), 0)
-    if content.end.lines < written:
-        notes.append(
-            f"{RESULTS} has {counted(content.end.lines, 'line')}, and had {written:,} when a run last wrote to it: "
-            "records are missing, and the command of that run tests their images again."
-        )
-        warnings.warn(notes[-1], AttentestWarning, stacklevel=2)
+    notes = [*_unique(text for run in runs for text in run["warnings"]), *folder.notes]
+    for note in folder.notes:
+        warnings.warn(note, AttentestWarning, stacklevel=2)
 
     def line(place: int) -> tuple[list[ResultRecord], Mapping[str, Any] | None]:
-        (values,) = file.rows_at([content.places[wanted[place]]])
+        (values,) = folder.file.rows_at([content.places[wanted[place]]])
         return records_of_line(values), values.get("sensitivity")
 
     def picture(place: int) -> SmallPicture | None:
@@ -146,6 +143,48 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TestedFolder:
+    """What ``attentest test --out`` wrote into a folder."""
+
+    __test__ = False  # nothing that pytest should run
+
+    file: RecordFile
+    records: Records
+    runs: list[dict[str, Any]]
+    """Its runs, oldest first."""
+    notes: list[str]
+    """Sentences that say which records are not there."""
+
+
+def tested_folder(directory: Path, keep: Keep) -> TestedFolder:
+    """Read a folder of ``attentest test --out``; only what ``keep`` returns of each record is in memory."""
+    file = RecordFile(directory / RESULTS)
+    if not file.path.is_file():
+        raise InputError(f"{directory} has no {RESULTS}: give a folder of attentest test --out.")
+    records, runs = file.read(keep=keep), read_runs(directory, RUN, _check_run)
+    if not records.rows:
+        raise InputError(f"{file.path} has no record of an image yet: run attentest test --out again.")
+    lines = records.end.lines
+    last = next((run for run in reversed(runs) if run["lines"] is not None), {"lines": 0})
+    notes = []
+    if lines < last["lines"]:
+        notes.append(
+            f"{RESULTS} has {counted(lines, 'line')}, and had {last['lines']:,} when a run last wrote to it: records "
+            "are missing, and the command of that run tests their images again."
+        )
+    elif lines > last["lines"]:
+        notes.append(
+            f"The run that last wrote to {RESULTS} has not ended, or was cut off: there may be images without a "
+            "record, and its command tests them."
+        )
+    elif last["left"]:
+        notes.append(
+            f"The last run ended before {counted(last['left'], 'image')} of it had a record: its command tests them."
+        )
+    return TestedFolder(file=file, records=records, runs=runs, notes=notes)
+
+
 PREPARED = "preprocessing"  # the setting that says how images were prepared for the model
 
 
@@ -164,12 +203,12 @@ def _as_prepared(settings: Mapping[str, Any], prepared: Sequence[Any]) -> dict[s
     return {**settings, PREPARED: made} if made or PREPARED in settings else dict(settings)
 
 
-RUN = ("command", "started", "seconds", "warnings", "lines")  # what the list of runs says about each
+RUN = ("command", "started", "seconds", "warnings", "lines", "left")  # what the list of runs says about each
 
 
 def _check_run(run: Mapping[str, Any]) -> None:
     check_texts(run, ("command", "started"))
-    check_numbers(run, ("seconds",) if run["lines"] is None else ("seconds", "lines"))
+    check_numbers(run, ("seconds",) if run["lines"] is None else ("seconds", "lines", "left"))
     if not all(isinstance(text, str) for text in run["warnings"]):
         raise ValueError("warnings must be texts")
 

@@ -326,7 +326,7 @@ def _meaning(record: ResultRecord, rejected: bool) -> str:
             f"If the mean rates were equal, {share} of the ways in which the same counts, which the model did not see, "
             f"could lie inside and outside would show a ratio of rates at least {how}{twice}."
         )
-    counts = "one at least as large"
+    counts = "one as low or lower" if record.alternative == "less" else "one at least as large"
     if equal_tailed:  # the estimate is the mean at which both tails are equal, so its sign says which one is smaller
         end = "high as this one or higher" if record.estimate > 0 else "low as this one or lower"
         counts = f"one as {end}; p is twice this share, that of the smaller tail"

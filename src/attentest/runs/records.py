@@ -202,6 +202,8 @@ class RunLog:
     def __init__(self) -> None:
         self.lines: int | None = None
         """Number of lines of the file of records when the run last wrote to it; None if it did not."""
+        self.left = 0
+        """Number of images that had no record then."""
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self._warnings: list[str] = []
         self._show = warnings.showwarning
@@ -242,6 +244,7 @@ class RunLog:
                 "seconds": round(time.monotonic() - self._clock, 3),
                 "warnings": self._warnings,
                 "lines": self.lines,
+                "left": self.left,
             }
             # What stopped a run matters more than that it cannot be recorded.
             with writing() if finished else suppress(InputError):
