@@ -297,6 +297,7 @@ def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
         visit_slider(page, image)
         visit_maps(page, image)
         visit_mask(page, tmp_path / "mask.npy", image)
+        visit_noise(page, image, "scan{1}!.npy")
         visit_report(page, tmp_path)
         visit_example(page, scan)
         assert not complaints
@@ -419,6 +420,26 @@ def visit_mask(page: Any, path: Path, image: np.ndarray) -> None:
         page.locator(f"#{field}").wait_for(state="visible")
         choose(page, choice, usual)
         page.locator(f"#{field}").wait_for(state="hidden")
+
+
+def visit_noise(page: Any, image: np.ndarray, name: str) -> None:
+    """The region of an image plus noise follows what is said of the noise."""
+    page.click("button.label-wrap:has-text('Randomised selection')")
+    gamma = page.locator("#randomise input[type=number]")
+    page.click("#rule label:has-text('threshold')")
+    gamma.fill("1")
+    gamma.press("Enter")
+    choose(page, "noise", "a number")
+    sizes = set()
+    for sigma in (1.0, 4.0):
+        page.fill("#sigma textarea, #sigma input", f"{sigma:g}")
+        test = AttentionTest.from_pretrained(bundled_model(), noise=sigma, randomise=1.0)
+        sizes.add(int(test.attention_region(image, name=name)[1].sum()))
+        shown_region(page, f"{test.attention_region(image, name=name)[1].sum()} of 256 pixels")
+    assert len(sizes) == 2
+    gamma.fill("0")
+    gamma.press("Enter")
+    page.click("#rule label:has-text('greatest')")
 
 
 def choose(page: Any, field: str, words: str) -> None:
