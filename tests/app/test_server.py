@@ -430,10 +430,10 @@ def visit_noise(page: Any, image: np.ndarray, name: str) -> None:
     gamma.fill("1")
     gamma.press("Enter")
     choose(page, "noise", "a number")
-    sizes = set()
+    sizes, tau = set(), float(page.input_value("#threshold input[type=number]"))
     for sigma in (1.0, 4.0):
         page.fill("#sigma textarea, #sigma input", f"{sigma:g}")
-        test = AttentionTest.from_pretrained(bundled_model(), noise=sigma, randomise=1.0)
+        test = AttentionTest.from_pretrained(bundled_model(), noise=sigma, randomise=1.0, threshold=tau)
         sizes.add(int(test.attention_region(image, name=name)[1].sum()))
         shown_region(page, f"{test.attention_region(image, name=name)[1].sum()} of 256 pixels")
     assert len(sizes) == 2
