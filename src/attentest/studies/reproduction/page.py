@@ -320,11 +320,10 @@ def precision_figure(settings: Sequence[Setting]) -> Figure:
         document.draw_diagonal(axes, "equal p")
         for changed, name, colour, marker in styles:
             pairs = np.array([(p, single) for p, single, other in setting["pairs"] if other == changed]).reshape(-1, 2)
-            axes.plot(*pairs.T, marker, ms=3.8, alpha=0.7, mew=0, color=colour, label=f"{name} ({len(pairs)})")
-        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+            axes.plot(*pairs.T, marker, ms=3.8, alpha=0.7, mew=0, color=colour, label=name)
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         axes.set(xlabel="p in float64, spectral search", ylabel="p in float32, combination search")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=9, frameon=False)
-    return figure
+    return document.legend_below(figure, 3)
 
 
 class PageFigure(NamedTuple):
