@@ -55,7 +55,6 @@ def main() -> None:
 
     report = json.loads(REPORT.read_text(encoding="utf-8"))
     again = json.loads((asked.out / "report" / "summary.json").read_text(encoding="utf-8"))
-    days = [run["began"][:10] for run in report["runs"]]
     rows = []
     for experiment in asked.experiments:
         before, now = settings(report, experiment), settings(again, experiment)
@@ -65,7 +64,6 @@ def main() -> None:
         rows.append(
             [
                 again["experiments"][experiment]["title"],
-                f"{min(days)} to {max(days)}",
                 len(pairs),
                 sum(setting["images"] for setting, _ in pairs),
                 sum(a for a, _ in counts),
@@ -73,7 +71,7 @@ def main() -> None:
                 f"{max(moved):.1g}" if moved else "",
             ]
         )
-    header = ["experiment", "report of", "settings", "trials"]
+    header = ["experiment", "settings", "trials"]
     table([*header, "rejections in the report", "rejections that differ", "greatest change of a quantile"], rows)
 
 

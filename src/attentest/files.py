@@ -26,12 +26,12 @@ def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) ->
 
     The content is whole or in parts, and ``name`` is what an error message calls the file. A device is written to.
     """
+    parts, given = [content] if isinstance(content, bytes) else content, target
     target = Path(os.path.realpath(target))  # a link stays a link
-    parts = [content] if isinstance(content, bytes) else content
     scratch = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        if target.exists() and not target.is_file():  # and stays a device, or a pipe
-            with open(target, "wb") as device:
+        if given.exists() and not given.is_file():  # a device or a pipe stays one
+            with open(given, "wb") as device:
                 device.writelines(parts)
             return
         try:
@@ -44,7 +44,7 @@ def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) ->
         finally:
             scratch.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritten(f"{name} {target}", error) from None
+        raise unwritten(f"{name} {given}", error) from None
 
 
 def unwritten(what: str, error: OSError, safe: str = "") -> InputError:
@@ -135,7 +135,8 @@ class GrowingFile:
         size, self._size = self._size, None  # unknown if the write is interrupted or fails
         self.file.write(content)
         self.file.flush()
-        os.fsync(self.file.fileno())
+        if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):  # a device or a pipe has no disk
+            os.fsync(self.file.fileno())
         self._size = None if size is None else size + len(content)
 
     def copy_to(self, other: BinaryIO, size: int) -> bool:

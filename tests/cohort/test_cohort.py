@@ -81,8 +81,11 @@ def test_a_series_with_an_index_of_its_own_is_matched_by_it(randomised: Results)
     order = [3, 1, 0, 2, 7, 6, 5, 4]
     shuffled = pandas.Series([GROUPS[place] for place in order], index=order)
     assert study(randomised, groups=shuffled).groups == study(randomised).groups
-    assert study(randomised, groups=pandas.Series(GROUPS, index=range(8, 16))).groups == study(randomised).groups
-    with pytest.raises(InputError, match="this one has a name twice"):
+    backwards = pandas.Series(GROUPS)[::-1]
+    assert study(randomised, groups=backwards).groups == study(randomised, groups=pandas.Series(GROUPS)).groups
+    with pytest.raises(InputError, match="there is none for 0, 1, 2"):
+        study(randomised, groups=pandas.Series(GROUPS, index=range(8, 16)))
+    with pytest.raises(InputError, match="groups have an index, by which they are found, with a name twice"):
         study(randomised, groups=pandas.Series(GROUPS, index=[0] * 8))
 
 
@@ -274,7 +277,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "words as a covariate": ({"covariates": {"age": ["old"] * 8}}, "covariates must be finite numbers, and age"),
     "a missing value": ({"groups": ["N/A", *GROUPS[1:]]}, "there is none for 0"),
     "a table for groups": ({"groups": np.array([GROUPS] * 8)}, "a value for each of the 8 images"),
-    "a covariate with the name of a group": ({"covariates": {"well": AGES}}, "'well': a group is called so"),
+    "a frame for groups": ({"groups": pandas.DataFrame({"a": GROUPS}, index=list("abcdefgh"))}, "a value for each of"),
+    "a group with the name of a coefficient": (
+        {"groups": ["intercept"] * 5 + ["a"] * 3},
+        "groups must have other names",
+    ),
+    "a covariate with the name of a group": ({"covariates": {"well": AGES}}, "'well', which is that of a group"),
     "a covariate of the name of a coefficient": ({"covariates": {"intercept": AGES}}, "other names than 'intercept'"),
     "a covariate of the name of a column": ({"covariates": {"pvalue": AGES}}, "other names than 'pvalue'"),
     "an infinite covariate": ({"covariates": {"age": [math.inf, *AGES[1:]]}}, "covariates must be finite"),
@@ -323,7 +331,7 @@ def folder(folder_of_scans: None, saved_tiny_model: Path, capsys: pytest.Capture
     (tmp_path / "scans/broken.npy").write_bytes(b"no image")
     run_main(capsys, "test", "scans", "--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "tested")
     rows = [f"{number}.npy;{'ab' if number % 2 else 'cd'}[{number // 2}];{number % 2};{number}" for number in range(5)]
-    text = "\n".join(["image;patient;group;age", *rows, "nobody.npy;z;1;0"])
+    text = "\n".join(["image;patient;group;age", *rows, "nobody.npy;z;1;0", ";y;0;0", ";x;0;0"])
     (tmp_path / "patients.csv").write_text(text, encoding="utf-8-sig")
     return tmp_path
 
@@ -338,7 +346,7 @@ def test_the_command_reads_a_folder_and_a_table(folder: Path, capsys: pytest.Cap
     assert done.code == 0, done.err
     assert done.out.startswith("On average the attention regions of 5 images of 5 clusters")
     assert "Not tested, and left out: 1 image." in done.out
-    assert done.out.rstrip().split("\n")[-3] == "Rows of patients.csv that belong to no image of the folder: 1."
+    assert done.out.rstrip().split("\n")[-3] == "Rows of patients.csv that belong to no image of the folder: 3."
     assert "tested less again, image by image: 0 (" in done.out
     assert "clusters like these in each of two groups find 1." in done.out
     assert (folder / "forest.png").stat().st_size > 1000
@@ -360,6 +368,7 @@ TABLES = {
     "a missing column": ("image,group\n0.npy,1\n", "has no column 'patient'; its columns are 'image', 'group'"),
     "other values": ("image,patient,group\n0.npy,a,1\n0.npy,b,1\n", "two rows with other values for '0.npy'"),
     "nothing": ("", "patients.csv is empty: give a CSV file"),
+    "an empty line": ("\n", "patients.csv is empty: give a CSV file"),
     "too many cells": ("image,patient,group\n0.npy,a,1,5\n", "line 2 .* has 4 cells, and its first line .* of 3"),
     "a column twice": ("image,patient,group,group\n0.npy,a,1,2\n", "has two columns 'group'"),
     "two rows": (
@@ -407,7 +416,7 @@ def test_images_of_one_name_need_their_folders_and_slices_of_a_stack_do_not(tmp_
     assert read_table(table, names, "image", ["group"])[0]["group"] == dict(zip(names, "xy", strict=True))
 
 
-def test_a_folder_that_is_not_complete_says_so(folder: Path) -> None:
+def test_a_folder_that_is_not_complete_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, (run,) = (folder / "tested/results.jsonl").read_text(), read_runs(folder / "tested", ())
     assert Cohort.from_folder("tested").notes == []
     (folder / "tested/results.jsonl").write_text("".join(whole.splitlines(keepends=True)[:-1]))
@@ -418,6 +427,8 @@ def test_a_folder_that_is_not_complete_says_so(folder: Path) -> None:
     assert Cohort.from_folder("tested").summary().split("\n")[-1] == note
     (folder / "tested/runs.jsonl").unlink()
     assert "has not ended, or was cut off" in Cohort.from_folder("tested").summary()
+    run_main(capsys, "test", "scans", "--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "tested")
+    assert Cohort.from_folder("tested").notes == []
 
 
 @pytest.mark.filterwarnings("ignore:.* has the results of")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attentest import AttentionTest
 from attentest.attention import CAM, GradCAM, InputGradient, LayerAttention, Rollout, ViTScores
-from attentest.errors import InputError
+from attentest.errors import InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
 from attentest.search import Adaptive, GridSearch, SpectralSearch
@@ -398,11 +398,14 @@ class Blurred(torch.nn.Module):
         layers = (torch.nn.Conv2d(1, 1, 3, padding=1), torch.nn.BatchNorm2d(1), torch.nn.Dropout(0.5))
         self.layers = torch.nn.Sequential(*layers)
         self.seen: list[torch.Tensor] = []
-        self.layers[0].register_forward_hook(lambda _, __, output: self.seen.append(output))
+        self.layers[0].register_forward_hook(self.keep)
+
+    def keep(self, _: Any, __: Any, output: torch.Tensor) -> None:
+        self.seen[:] = [output.detach()]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.layers(images)
-        return torch.softmax(self.layers(images).flatten(1), dim=1).reshape(images[:, 0].shape)
+        return torch.softmax(self.layers[1:](self.seen[0]).flatten(1), dim=1).reshape(images[:, 0].shape)
 
 
 @pytest.mark.parametrize("attention", ["rollout", Rollout()])
@@ -419,7 +422,29 @@ def test_a_module_that_is_a_function_is_copied_to_float64(attention: Any) -> Non
     exact = copy.deepcopy(model).double().eval()
     scores = exact(torch.from_numpy(image)[None, None])[0].detach().numpy()
     np.testing.assert_allclose(first.attention, (scores - scores.min()) / np.ptp(scores), rtol=1e-12, atol=1e-12)
-    assert model.seen  # hooks, of which a map may be made, are kept
+    assert not model.seen  # hooks, of which a map may be made, are those of the copy
+    model.layers[0].register_forward_hook(lambda *_: model.eval())
+    with pytest.raises(ModelError, match=r"has a hook that is a closure, .* or give TorchScores"):
+        AttentionTest(model, noise=1.0, image_shape=(1, 6, 6), attention=attention)
+
+
+def test_a_module_that_is_a_function_may_take_gradients_of_its_own() -> None:
+    class Sensitivity(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3, padding=1), torch.nn.Tanh())
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                features = self.layers(images)
+                (slopes,) = torch.autograd.grad(features.square().sum(), features)
+            return (slopes * features).detach().sum(1)
+
+    torch.manual_seed(0)
+    model, image = Sensitivity(), np.random.default_rng(0).normal(size=(6, 6))
+    result = AttentionTest(model, noise=1.0, image_shape=(1, 6, 6))(image)
+    exact = copy.deepcopy(model).double()
+    assert result.pvalue == AttentionTest(lambda images: exact(images), noise=1.0, image_shape=(1, 6, 6))(image).pvalue
 
 
 def test_a_module_without_weights_is_a_function_too() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from attentest.errors import InputError, OutputError
-from attentest.files import write_complete
+from attentest.files import GrowingFile, write_complete
 from attentest.runs import record_lines
 from attentest.runs.record_lines import FIRST, FIRST_LENGTH, add_line, alone_in
 from attentest.runs.records import RecordFile, RunLog, read_runs
@@ -366,3 +367,21 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         RecordFile(tmp_path / "taken" / "x.jsonl").writing(HEADER),
     ):
         pass
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="no /dev/fd here")
+def test_a_device_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
+    nothing, through = tmp_path / "nothing.csv", tmp_path / "through.png"
+    nothing.symlink_to(os.devnull)
+    write_complete(nothing, b"gone", "the table")
+    with open(nothing, "wb") as file:
+        growing = GrowingFile(nothing, file)
+        growing.append(b"gone")
+        assert growing.change() is None
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    end, start = os.pipe()
+    through.symlink_to(f"/dev/fd/{start}")
+    write_complete(through, [b"a pic", b"ture"], "the figure")
+    assert os.read(end, 99) == b"a picture"
+    os.close(start)
+    os.close(end)

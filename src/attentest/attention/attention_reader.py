@@ -61,13 +61,11 @@ class AttentionReader:
 
     def read(self, forward: Callable[[], Any]) -> Tensor:
         """Run a forward pass and return the scores (m, *grid)."""
-        token = _READER.set(self)
         try:
-            forward()
+            with holding(_READER, self):
+                forward()
         except LastLayerRead:
             return self.aggregation.scores(self.taken, self.tokens)
-        finally:
-            _READER.reset(token)
         raise ModelError(
             f"the model showed attention for {self.seen} of its {self.layers} layers: the rest is fused, or is not "
             "self-attention over all tokens; give a score function of your own."

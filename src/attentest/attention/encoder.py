@@ -188,7 +188,8 @@ def float64_copy(
     """Return a module in float64 and evaluation mode, and the narrowest floating-point dtype of its weights before.
 
     The module is a copy, or, if it is owned, the module itself; the dtype is its name, for example "float16". A module
-    that is a function of the user's may have no weights, and keeps its hooks, of which its scores may be made.
+    that is a function of the user's may have no weights, and keeps its hooks and gradients, of which its scores may be
+    made.
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise ModelError(f"the model of type {kind!r} is compiled: give the module that it was made from.")
@@ -197,6 +198,11 @@ def float64_copy(
     stored = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
     if not parameters and not is_function:
         raise ModelError(f"the model of type {kind!r} has no weights.")
+    if is_function and _has_closures(module):
+        raise ModelError(
+            f"the model of type {kind!r} has a hook that is a closure, by which a copy would write to the model: "
+            f"hook a method of the model (register_forward_hook(self.keep)), or give {AS_IT_IS}."
+        )
     try:
         if any(parameter.is_meta for parameter in parameters):
             raise ValueError("some of its weights are on the meta device and have no values")
@@ -212,11 +218,23 @@ def float64_copy(
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise ModelError(
             f"the model of type {kind!r} cannot be copied to float64 ({reason_of(error)}): give it with plain "
-            "floating-point weights, not quantized, pruned, sharded, re-parametrised or on the meta device."
+            "floating-point weights, not quantized, pruned, sharded, re-parametrised or on the meta device"
+            f"{f', or give {AS_IT_IS}' if is_function else ''}."
         ) from None
     if not owned and not is_function:
         _drop_hooks(duplicate)
-    return duplicate.eval().requires_grad_(False), str(stored).removeprefix("torch.")
+    return duplicate.eval().requires_grad_(is_function), str(stored).removeprefix("torch.")
+
+
+AS_IT_IS = "TorchScores(model, image_shape=...), which calls it as it is"
+"""What to do with a module that cannot be copied."""
+
+
+def _has_closures(module: nn.Module) -> bool:
+    """Return whether hooks are functions that refer to what is around them; a copy of a module has the same ones."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    hooks = (hook for part in module.modules() for kind in kinds for hook in getattr(part, kind, {}).values())
+    return any(getattr(hook, "__closure__", None) and not hasattr(hook, "__self__") for hook in hooks)
 
 
 def _drop_hooks(duplicate: nn.Module) -> None:

@@ -92,7 +92,7 @@ class BatchOutput:
         with run.recorded(engine, rows, out, self.outputs.retry) as (earlier, places, write):
             self.write_rows(rows.all())
             self._print_records(earlier)
-            log.left = len(places)
+            log.lines, log.left = write([]), len(places)
             called = worded("image", run.test.pipeline.inputs.dimension)
             with progress_bar(f"testing {counted(len(places), called)}") as progress:
                 for _, records in interruption.until(engine.run(run, places, progress)):
@@ -100,12 +100,12 @@ class BatchOutput:
                     for name, image_rows in finished.items():
                         rows.set(name, image_rows)
                     with interruption.writing():
-                        log.lines = write(records)
                         log.left -= len(records)
+                        log.lines = write(records)
                         self._print_records(records)
                         self.write_rows(chain.from_iterable(finished.values()))
             with interruption.writing():
-                write([])  # notices what was done to the file since the last records
+                log.lines = write([])  # notices what was done to the file since the last records
         with interruption.writing():
             self.close()
         return rows

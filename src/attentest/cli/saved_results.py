@@ -120,7 +120,7 @@ def cohort(
     from attentest.presentation.report import check_report_path
 
     if known.image is not None and known.table is None:
-        raise InputError("--image is a column of --table, which is not given: give both, or none.")
+        raise InputError("--image is a column of --table, which is not given: give --table, or leave --image out.")
     if known.versus is not None and same_file(directory, known.versus):
         raise InputError(f"--versus must be the folder of another test of the same images, got {directory} itself.")
     inputs = [] if known.table is None else [known.table]
@@ -134,10 +134,12 @@ def cohort(
     study = Cohort.from_folder(directory, **columns, covariates=known.covariates or ())
     values, lines = study.to_dict(alpha), study.summary(alpha).split("\n")
     if known.versus is not None:
-        difference = study.paired(Cohort.from_folder(known.versus), confidence_level=1 - alpha)
+        other = Cohort.from_folder(known.versus)
+        difference = study.paired(other, confidence_level=1 - alpha)
         values["versus"] = asdict(difference)
         which = worded("image by image", study.results[0].dimension)
         lines.append(f"{directory} less {known.versus}, {which}: {difference}")
+        lines += [f"{known.versus}: {note}" for note in other.notes]
     if known.plan is not None:
         values["patients_needed"] = needed = study.patients_needed(known.plan, alpha=alpha)
         groups = " in each of two groups" if study.groups else ""

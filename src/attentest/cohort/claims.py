@@ -24,8 +24,8 @@ from attentest.statistics.selection_laws import RandomisedLaw
 Values: TypeAlias = "Mapping[Any, Any] | Sequence[Any] | np.typing.NDArray[Any]"
 """A value of each image: in their order, or by their names, which a pandas Series with an index of its own has, too."""
 
-MISSING = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
-"""What tables have, in small or capital letters, where there is no value."""
+MISSING = ("", "nan", "na", "n/a", "<na>", "nat", "null")
+"""What tables have, in small or capital letters, where there is no value; and as Python writes it None."""
 
 ESTIMATED = ("estimate", "standard_error", "plain_estimate")
 COLUMNS = ("image", "group", "cluster", *ESTIMATED, "pvalue", "pvalue_high")
@@ -95,8 +95,14 @@ class Claims:
         """The groups in alphabetical order: differences are from the first."""
         for name in (*COLUMNS, INTERCEPT, *self.group_names):
             if name in self.covariates:
-                what = "a group is called so" if name in self.group_names else "results have numbers of this name"
-                raise InputError(f"covariates must have other names than {shortened(name)}: {what}.", "covariates")
+                owner = "a group" if name in self.group_names else "a coefficient or column of the study"
+                raise InputError(
+                    f"covariates must have other names than {shortened(name)}, which is that of {owner}.", "covariates"
+                )
+        if INTERCEPT in self.group_names:
+            raise InputError(
+                f"groups must have other names than {INTERCEPT!r}, which is that of a coefficient.", "groups"
+            )
         self._cluster = np.unique(self.clusters or np.arange(len(self)), return_inverse=True)[1]
         self._check_groups()
         # Upper ends of error bars: valid whatever the searches left open.
@@ -343,7 +349,7 @@ class Claims:
 
     def _column(self, values: Values, what: str) -> list[Any]:
         """Return the values of images in their order; raise an error if some image has none, or an empty one."""
-        count, named = len(self) + self.failed, _by_name(values)
+        count, named = len(self) + self.failed, _by_name(values, what)
         if named is not None:
             listed = [named.get(name) for name in self.names]
         elif (
@@ -380,18 +386,21 @@ class Claims:
 
 def is_missing(value: object) -> bool:
     """Return whether a value is what tables have where there is none."""
-    return str(value).strip().lower() in MISSING
+    text = str(value).strip()
+    return text == "None" or text.lower() in MISSING
 
 
-def _by_name(values: Any) -> Mapping[Any, Any] | None:
+def _by_name(values: Any, what: str) -> Mapping[Any, Any] | None:
     """Return values that have names; None if they are in an order. Those of a pandas Series are in its index."""
     if isinstance(values, Mapping):
         return values
     index = getattr(values, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    if index is None or callable(index) or getattr(values, "ndim", 1) != 1 or list(index) == list(range(len(index))):
         return None
     if len(set(index)) < len(index):
-        raise InputError("values with an index are found by it, and this one has a name twice: give each one value.")
+        raise InputError(
+            f"{what} have an index, by which they are found, with a name twice: give each one value.", what
+        )
     return dict(zip(index, values, strict=True))
 
 

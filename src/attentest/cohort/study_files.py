@@ -71,8 +71,9 @@ def read_table(
     of a stack to all its slices. Images that ``failed`` need no row, and may have one.
     """
     by_name: dict[str, list[str]] = {}
-    for name, values in _rows(path, image, columns):
-        if by_name.setdefault(name, values) != values:
+    rows = list(_rows(path, image, columns))
+    for name, values in rows:
+        if name and by_name.setdefault(name, values) != values:
             raise InputError(f"the table {path} has two rows with other values for {shortened(name)}.")
     matching = {name: _matching(name, by_name) for name in (*names, *failed)}
     if missing := [name for name in names if not matching[name]]:
@@ -94,14 +95,15 @@ def read_table(
         for column, cell in zip(columns, by_name[row], strict=True):
             if is_missing(cell):
                 raise InputError(f"the table {path} has no {column!r} for {name!r}, but {cell!r}: give it a value.")
-    aside = len(by_name.keys() - used)
+    found_by_name = {row for matches in matching.values() for row in matches}
+    aside = sum(name not in found_by_name for name, _ in rows)
     notes = [f"Rows of {path.name} that belong to no image of the folder: {aside}."] if aside else []
     found = {column: {name: by_name[closest[name]][place] for name in names} for place, column in enumerate(columns)}
     return found, notes
 
 
 def _rows(path: Path, image: str, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of the image of each row of a table, composed, and its values of some columns."""
+    """Yield the name of the image of each row of a table, composed, or none, and its values of some columns."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_TABLE + 1)
@@ -117,7 +119,7 @@ def _rows(path: Path, image: str, columns: Sequence[str]) -> Iterator[tuple[str,
             f"the table {path} is no CSV file in UTF-8 ({getattr(error, 'strerror', None) or error})."
         ) from None
     if not numbered:
-        size = f"has more than {LARGEST_TABLE // 2**20} MiB" if content else "is empty"
+        size = f"has more than {LARGEST_TABLE // 2**20} MiB" if len(content) > LARGEST_TABLE else "is empty"
         raise InputError(f"the table {path} {size}: give a CSV file with a row for each image.")
     held = numbered[0][1]
     for name in (image, *columns):
@@ -132,7 +134,7 @@ def _rows(path: Path, image: str, columns: Sequence[str]) -> Iterator[tuple[str,
                 "put cells that contain the separator into quotation marks."
             )
         name, *values = ([*row, *[""] * len(held)][place] for place in places)
-        yield composed(name), values
+        yield composed(name) if name else "", values
 
 
 def _matching(name: str, rows: Container[str]) -> list[str]:
