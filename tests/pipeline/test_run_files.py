@@ -258,6 +258,7 @@ def test_images_are_known_by_their_content(run: Callable[..., Done], while_it_ru
         assert asked == expected
 
 
+@pytest.mark.filterwarnings("ignore:o has the results of 1 other image")
 def test_another_frame_of_a_file_is_another_image(run: Callable[..., Done]) -> None:
     from PIL import Image
 
@@ -269,6 +270,7 @@ def test_another_frame_of_a_file_is_another_image(run: Callable[..., Done]) -> N
         assert done.code == 0, done.err
         pvalues.append(json.loads(done.out)["pvalue"])
     assert pvalues[0] == pvalues[2] != pvalues[1]
+    assert {*RecordFile(Path("o/results.jsonl")).read().rows} == {"frames.tiff[frame 0]", "frames.tiff[frame 1]"}
 
 
 def test_a_large_file_that_is_no_image_is_refused_without_reading_it(
