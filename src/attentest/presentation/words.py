@@ -179,7 +179,8 @@ def result_numbers(record: ResultRecord) -> list[ShownNumber]:
         count, total = record.significant_draws(USUAL_ALPHA)
         pixels = record.draws["majority_pixels"]
         note = f"of their own p at most {USUAL_ALPHA:g}; {pixels:,} pixels are in the region of more than half of them"
-        numbers["draws"] = f"{count} of {total}", note
+        median = "difference, region and naive p are of the draw of median p"
+        numbers["draws"] = f"{count} of {total}", f"{note}; {median}"
     said = ((worded(text, record.dimension) for text in (name, *number)) for name, number in numbers.items())
     return [ShownNumber(*texts) for texts in said]
 
