@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from dataclasses import replace
@@ -393,6 +394,8 @@ def test_tables_that_do_not_fit_are_refused_in_a_sentence(folder: Path, capsys: 
     assert "no table with a column 'age'" in run_main(capsys, "cohort", "tested", "--covariate", "age").err
     assert "there is no table none.csv" in run_main(capsys, "cohort", "tested", "--table", "none.csv").err
     assert "has no results.jsonl" in run_main(capsys, "cohort", "scans").err
+    default = inspect.signature(Cohort.from_folder).parameters["image"].default
+    assert f"[default: ({default})]" in run_main(capsys, "cohort", "--help").out
     assert "--image is a column of --table" in run_main(capsys, "cohort", "tested", "--image", "file").err
     assert "got tested itself" in run_main(capsys, "cohort", "tested", "--versus", "./tested").err
     assert "--plan must be" in run_main(capsys, "cohort", "tested", "--plan", "0").err

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from attentest.presentation.tested_batch import TestedBatch
 
 
-DEFAULT_IMAGE_COLUMN = "image"  # of a table of a study
 REPORT = "report.html"  # name of the report in a folder of records, unless another is asked for
 
 
@@ -82,9 +81,7 @@ class TableOptions:
     panel: ClassVar[str] = "The study"
 
     table: Path | None = option("CSV file with a row for each image: file name, patient, group and more.")
-    image: str | None = option(
-        "Column of --table with the file names.", metavar="COLUMN", shown_default=DEFAULT_IMAGE_COLUMN
-    )
+    image: str | None = option("Column of --table with the file names.", metavar="COLUMN", shown_default="image")
     group: str | None = option("Column of --table with groups to compare.", metavar="COLUMN")
     cluster: str | None = option("Column with what images share, such as the patient.", metavar="COLUMN")
     covariates: list[str] | None = option(
@@ -130,7 +127,7 @@ def cohort(
 
     check_figure(figure, inputs)
     columns: dict[str, Any] = {name: getattr(known, name) for name in ("table", "group", "cluster")}
-    columns["image"] = known.image or DEFAULT_IMAGE_COLUMN
+    columns |= {"image": known.image} if known.image is not None else {}
     study = Cohort.from_folder(directory, **columns, covariates=known.covariates or ())
     values, lines = study.to_dict(alpha), study.summary(alpha).split("\n")
     if known.versus is not None:
