@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,16 +14,12 @@ from torch import Tensor
 
 from attentest import AttentionTest
 from attentest.errors import InputError
-from attentest.search import Combination, GridSearch, SearchProblem, SpectralSearch
+from attentest.search import SpectralSearch
 from attentest.search.spectral.audit import uniform
+from dense_grid import DENSE, GRID_ERROR, assert_in_bar
 from hard_scores import curve_with_a_dip, sharp_vit
 from toys import curve_problem, negative_set, tiny_vit
 from truncated import bounds_on_log_p, log_pvalue
-
-DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
-GRID_ERROR = 1e-9
-BETWEEN = 64
-"""Points at which the model is asked directly in each stretch where the grid and the search differ."""
 
 
 def roots_of(margin: Callable[[Tensor], Tensor], z_obs: float) -> NDArray[np.float64]:
@@ -122,35 +117,14 @@ def test_a_bar_that_the_search_for_the_interval_widened_is_narrowed_again(seed: 
 def check_sharp_vit(seed: int, precision: str) -> str:
     """Compare a sharp model with the dense grid; return the status of the search."""
     model, image, settings = sharp_vit(seed)
-    problems: list[SearchProblem] = []
-
-    class Recorded(SpectralSearch):
-        def find(self, problem, report=None):  # type: ignore[no-untyped-def]
-            problems.append(problem)
-            return super().find(problem, report)
-
-    found = AttentionTest(
-        model,
-        search=Recorded(tol=1e-6, precision=precision),  # type: ignore[arg-type]
-        confidence_level=None,
-        **settings,
-    )(image)
+    search = SpectralSearch(tol=1e-6, precision=precision)  # type: ignore[arg-type]
+    test = AttentionTest(model, search=search, confidence_level=None, **settings)
+    found = test(image)
     if found.status != "converged":
         assert found.pvalue_text(4).endswith(f"({found.status})")
         return found.status
     dense = ONCE_ESCAPED.get(seed) or dense_set(seed)
-    low, high = found.pvalue_bounds
-    if not low - GRID_ERROR <= dense.pvalue <= high + GRID_ERROR:
-        # The grid overlooks what is narrower than its step, so the model decides where the two differ.
-        sets = [found.truncation_set.certain, found.truncation_set.possible, dense.intervals]
-        edges = np.unique(np.concatenate([each.ravel() for each in sets]))
-        edges = edges[np.isfinite(edges)]
-        for start, end in itertools.pairwise(edges):
-            certain, possible, _ = (bool(np.any((e[:, 0] < end) & (e[:, 1] > start))) for e in sets)
-            if certain or not possible:
-                z = start + (end - start) * (np.arange(BETWEEN) + 0.5) / BETWEEN
-                inside = problems[0].inside_at(np.zeros(BETWEEN, dtype=np.intp), z)
-                assert np.all(inside == certain) or end - start < 1e-9, (seed, precision, start, end)
+    assert_in_bar(found, dense.pvalue, dense.intervals, test, (seed, precision))
     return found.status
 
 
