@@ -274,6 +274,8 @@ class UploadedImage:
     """Number of axes."""
     spacing: Spacing | None = None
     """How far apart the pixels are, where the file tells."""
+    affine: NDArray[np.float64] | None = None
+    """(4, 4). Where a volume lies in space, where the file tells."""
     part: str = ""
     """Which channels of the file it has, in words; empty for all of them."""
 
@@ -290,7 +292,7 @@ class UploadedImage:
     @property
     def sample(self) -> Sample:
         """What is tested."""
-        return replace(as_sample(self.pixels, self.dimension), spacing=self.spacing)
+        return replace(as_sample(self.pixels, self.dimension), spacing=self.spacing, affine=self.affine)
 
     def check(self, model: OfferedModel) -> None:
         """Raise an error if a model takes signals, images or volumes and this is none."""
@@ -305,9 +307,11 @@ def read_upload(source: ImageSource, dimension: int) -> UploadedImage:
     # The name of a frame has its number; randomised noise follows from it, here as on the command line.
     name = source.identity
     with page_words({str(source.path): name.removesuffix(f"[frame {source.frame}]")}):
-        pixels, spacing = source.scan(dimension)
+        pixels, spacing, affine = source.scan(dimension)
         channels = f"channels {', '.join(source.channels)}" if source.channels else ""
-        return UploadedImage(name=name, pixels=pixels, dimension=dimension, spacing=spacing, part=channels)
+        return UploadedImage(
+            name=name, pixels=pixels, dimension=dimension, spacing=spacing, affine=affine, part=channels
+        )
 
 
 @contextmanager

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attentest.images.image_source import ImageSource
-    from attentest.images.mask import Masks
 
 
 LISTS = (".txt", ".list")  # suffixes of text files with a path on each line
@@ -109,47 +108,23 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
             raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
 
 
-def check_places(
-    images: Sequence[ImageSource],
-    references: Sequence[ImageSource],
-    mask: Masks | str | None,
-    spacing: Sequence[float] | None,
-) -> None:
-    """Raise an error for a NIfTI file of a mask or a reference that lies elsewhere in space than its image.
-
-    A spacing that is not that of such an image is said.
-    """
-    if not references and mask is None and spacing is None:
+def say_other_spacing(images: Sequence[ImageSource], spacing: Sequence[float] | None) -> None:
+    """Say so where a spacing is not that of a NIfTI file, of which one is named."""
+    if spacing is None:
         return  # headers of a million files take a while
     import numpy as np
 
-    from attentest.images.mask import Masks
     from attentest.images.nifti import is_nifti
 
-    of_each = references if len(references) == len(images) else [*references] * len(images)
-    said = False
-    for number, image in enumerate(images):
+    for image in images:
         affine = _affine(image.path) if is_nifti(image.path) else None
         if affine is None:
             continue
-        others = [("reference", of_each[number].path)] if references else []
-        if mask is not None:
-            files = mask.found(image.identity) if isinstance(mask, Masks) else [mask]
-            others += [("mask", Path(file)) for file in files if isinstance(file, (str, Path))]
-        for called, other in others:
-            elsewhere = _affine(other) if is_nifti(other) else None
-            if elsewhere is not None and not np.allclose(affine, elsewhere, rtol=1e-4, atol=1e-3):
-                raise InputError(
-                    f"the {called} {other} lies elsewhere in space than {image.path} (their affines differ), and "
-                    "pixels are compared by their numbers: resample it onto the image, or save it as .npy if it has "
-                    "the pixels of the image."
-                )
-        if spacing is not None and not said:
-            own = np.sqrt(np.square(affine[:3, :3]).sum(axis=0))[::-1][-len(spacing) :]
-            if not np.allclose(spacing, own, rtol=0.01):
-                lengths = ",".join(f"{length:.4g}" for length in own)
-                say(f"attentest: note: --spacing is not that of {image.path}, {lengths} (slices, rows, columns).")
-                said = True
+        own = np.sqrt(np.square(affine[:3, :3]).sum(axis=0))[::-1][-len(spacing) :]
+        if not np.allclose(spacing, own, rtol=0.01):
+            lengths = ",".join(f"{length:.4g}" for length in own)
+            say(f"attentest: note: --spacing is not that of {image.path}, {lengths} (slices, rows, columns).")
+            return
 
 
 def _affine(path: Path) -> NDArray[np.float64] | None:

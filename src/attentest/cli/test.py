@@ -12,7 +12,7 @@ import typer
 
 from attentest.cli import options as shared
 from attentest.cli.attention_test_options import AttentionTestOptions, check_files, noise_file
-from attentest.cli.images import check_pairs, check_places, for_model, image_sources
+from attentest.cli.images import check_pairs, for_model, image_sources, say_other_spacing
 from attentest.cli.options import EngineOptions
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.output_options import NOTHING, CertificateOptions, OutputOptions, RunOptions
@@ -85,9 +85,7 @@ def test(
     dimension = defined.pipeline.inputs.dimension
     sources = for_model(sources, dimension, asked.stack)
     check_pairs(sources, references)
-    definition, given = defined.definition, options.defined.get("mask")
-    masks = given if given is not None and Path(given).is_file() else definition.mask
-    check_places(sources, references, masks, getattr(definition.contrast, "spacing", None))
+    say_other_spacing(sources, getattr(defined.definition.contrast, "spacing", None))
     outputs.check_count(len(sources))
     folder = context.with_resource(records_folder(outputs.out, outputs.report, where))
     kinds, unasked = picture_kinds(kinds, outputs.save, len(sources), where)

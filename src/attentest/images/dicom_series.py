@@ -116,7 +116,8 @@ def read_series(files: Sequence[Path], frame: int | None, window: bool) -> Scan:
         if pixels.ndim != 2:
             raise InputError(f"{part.name} is a slice in colour, and a volume of grey values is needed.")
         plane[...] = pixels
-    return Scan(volume, Spacing.known([step, *slices[0].spacing], "mm") if slices[0].spacing else None)
+    spacing = Spacing.known([step, *slices[0].spacing], "mm") if slices[0].spacing else None
+    return Scan(volume, spacing, _affine(slices))
 
 
 def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
@@ -124,7 +125,10 @@ def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
 
     None if slices do not tell the spacing of their pixels.
     """
-    slices = sorted((_read_slice(*place) for place in enumerate(files)), key=lambda part: part.place)
+    return _affine(sorted((_read_slice(*place) for place in enumerate(files)), key=lambda part: part.place))
+
+
+def _affine(slices: Sequence[Slice]) -> NDArray[np.float64] | None:
     first, last = slices[0], slices[-1]
     if len(first.spacing) != 2:
         return None

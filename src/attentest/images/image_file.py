@@ -180,10 +180,12 @@ class Spacing:
 
 
 class Scan(NamedTuple):
-    """What a file holds: its values, and how far apart they are, if it tells."""
+    """What a file holds: its values, and how far apart and where in space they are, if it tells."""
 
     values: NDArray[Any]
     spacing: Spacing | None = None
+    affine: NDArray[np.float64] | None = None
+    """(4, 4). The place of a volume: from columns, rows and slices to lengths towards right, front and head."""
 
 
 def read_image(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError, shortened
+from attentest.images.image_file import Scan
 from attentest.images.image_source import ImageSource, loaded
 from attentest.images.preprocessing import described_shape
 
@@ -24,6 +25,8 @@ class Mask:
     """Pixels (*axes) bool, at least one of them within the mask."""
 
     pixels: NDArray[np.bool_]
+    affine: NDArray[np.float64] | None = None
+    """(4, 4). Where the mask lies in space, where its file tells."""
 
     @cached_property
     def sha256(self) -> str:
@@ -81,14 +84,14 @@ class Masks:
         return mask
 
 
-def _values_in(path: Any) -> Any:
-    """Return the values of a file: those of an image, of a volume, or of a signal."""
+def _scan_of(path: Any) -> Scan:
+    """Return what a file holds: an image, a volume, or a signal."""
     try:
-        return loaded(path).values
+        return loaded(path)
     except InputError as error:
         for dimension in (3, 1):
             with suppress(InputError):
-                return loaded(path, dimension).values
+                return loaded(path, dimension)
         raise error from None
 
 
@@ -101,7 +104,7 @@ def as_mask(value: Any) -> Mask | Masks | None:
         return value
     if isinstance(value, Mapping):
         return Masks({name: mask for name, given in value.items() if isinstance(mask := as_mask(given), Mask)})
-    path = value
+    path, affine = value, None
     if isinstance(value, (str, bytes, os.PathLike)):
         name = os.fsdecode(value)
         if os.path.isdir(name) or "*" in name:
@@ -116,7 +119,7 @@ def as_mask(value: Any) -> Mask | Masks | None:
         if not os.path.exists(name):
             raise InputError(f"mask {shortened(name)} is neither a file nor a folder.", "mask")
     if isinstance(value, (str, bytes, os.PathLike, ImageSource)):
-        value = _values_in(path)
+        value, _, affine = _scan_of(path)
     pixels = np.asarray(value)
     if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and path is not value:  # a picture in colour
         pixels = pixels[..., :3].max(axis=-1)
@@ -130,4 +133,4 @@ def as_mask(value: Any) -> Mask | Masks | None:
     if not within.any():
         raise InputError("mask is empty: at least one pixel must be within it.", "mask")
     within.setflags(write=False)
-    return Mask(within)
+    return Mask(within, affine)

@@ -85,7 +85,7 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
         # The header has so many digits as str shows.
         lengths = [str(np.float32(size)) for size in nibabel.affines.voxel_sizes(volume.affine)[: values.ndim][::-1]]
         unit = UNITS.get(int(volume.header["xyzt_units"]) % 8, "")  # the higher bits are the unit of time
-    return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit))
+    return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit), volume.affine)
 
 
 def is_nifti(path: Path) -> bool:

@@ -42,6 +42,8 @@ class Sample:
     """The values that the dtype of the image uses for black and white, None where it defines none."""
     spacing: Spacing | None = None
     """How far apart the pixels are, where the file of the image tells."""
+    affine: NDArray[np.float64] | None = None
+    """(4, 4). Where a volume lies in space, where its file tells."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,11 +70,22 @@ def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
     """
     if isinstance(image, Sample):
         return image
-    given, spacing = loaded(image, dimension)
+    given, spacing, affine = loaded(image, dimension)
     values, levels = _checked_values(given, dimension)
     if spacing is not None and len(spacing.lengths) != dimension:
         spacing = None
-    return Sample(pixels=np.array(values, dtype=np.float64, order="C"), levels=levels, spacing=spacing)
+    pixels = np.array(values, dtype=np.float64, order="C")
+    return Sample(pixels=pixels, levels=levels, spacing=spacing, affine=affine)
+
+
+def check_place(image: Sample, affine: NDArray[np.float64] | None, called: str) -> None:
+    """Raise an error for a mask or a reference that lies elsewhere in space than its image, where both tell."""
+    if image.affine is None or affine is None or np.allclose(image.affine, affine, rtol=1e-4, atol=1e-3):
+        return
+    raise InputError(
+        f"the {called} lies elsewhere in space than its image (their affines differ), and pixels are compared by their "
+        "numbers: resample it onto the image, or give it as an array or .npy file if it has the pixels of the image."
+    )
 
 
 def check_image(image: ImageLike, dimension: int = 2) -> Layout:

@@ -23,7 +23,7 @@ from attentest.errors import InputError, shortened, speaking_of, worded
 from attentest.images.image_source import identity_of
 from attentest.images.mask import Mask, Masks
 from attentest.images.preprocessing import InputMap, Preprocessing, checked_levels, described_shape, identity_map
-from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image
+from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image, check_place
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import check_shape, complete
 from attentest.region.patch_grid import PatchGrid
@@ -155,7 +155,9 @@ class Inputs:
         identity = (identity_of(image) or 0) if identity is None else checked_identity(identity)
         sample = as_sample(image, self.dimension)
         with speaking_of(self.dimension):
-            geometry = self._geometry((sample.shape, sample.levels), identity)
+            mask = self._mask_of(identity)
+            geometry = self._geometry((sample.shape, sample.levels), mask)
+            check_place(sample, None if mask is None else mask.affine, "mask")
             noise = self._noise_of(sample)
             self._check_rounding(sample, noise)
         tested = Input(image=sample, geometry=geometry, noise=noise, identity=identity, number=number)
@@ -164,7 +166,9 @@ class Inputs:
             return tested
         with _about("the reference"):
             reference_sample = as_sample(chosen, self.dimension)
-        check_pair(sample.shape, reference_sample.shape)
+        with speaking_of(self.dimension):
+            check_pair(sample.shape, reference_sample.shape)
+            check_place(sample, reference_sample.affine, "reference")
         reference_noise = None if kind.exact else kind.noise
         if not kind.exact and kind.noise is None:
             with _about("the reference"):
@@ -195,18 +199,21 @@ class Inputs:
         for number, (image, reference, identity) in images:
             with speaking_of(self.dimension), _about(f"image {number}"):
                 layout = check_image(image, self.dimension)
-                self._geometry(layout, identity)
+                self._geometry(layout, self._mask_of(identity))
                 chosen = self._chosen_reference(reference)
                 if chosen is not None:
                     with _about("the reference"):
                         reference_layout = check_image(chosen, self.dimension)
                     check_pair(layout[0], reference_layout[0])
 
-    def _geometry(self, layout: Layout, identity: Identity) -> Geometry:
-        """Return the geometry of images with a layout, and with the mask of an image."""
-        shape, levels = layout
+    def _mask_of(self, identity: Identity) -> Mask | None:
+        """Return the mask of an image, if there is one."""
         masks = self._definition.mask
-        mask = masks.of(identity) if isinstance(masks, Masks) else masks
+        return masks.of(identity) if isinstance(masks, Masks) else masks
+
+    def _geometry(self, layout: Layout, mask: Mask | None) -> Geometry:
+        """Return the geometry of images with a layout and a mask."""
+        shape, levels = layout
         levels = levels if self._intensity_range is None else self._intensity_range
         key = shape, levels, None if mask is None else mask.sha256
         if key not in self._geometries:
