@@ -76,7 +76,8 @@ def kill_at_random(
     command
         The command and its arguments.
     longest
-        Seconds; a run is ended at some moment before, after it has begun to answer signals.
+        Seconds; a run is ended at some moment before, after it has begun to answer signals. Once one that began anew
+        has come to its end in less, that is the longest.
     finished
         Called when a run has come to its end: it checks what is there, and removes it, so that the next begins anew.
     signals
@@ -87,13 +88,14 @@ def kill_at_random(
     # A shell that runs the tests in the background has them ignore interrupts, and children inherit that.
     listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    waiting = list(signals)
+    waiting, anew = list(signals), True
     while waiting:
         with subprocess.Popen(
             command, env=environment, preexec_fn=listening, start_new_session=True, **pipes
         ) as process:
             while process.poll() is None and not _answers_signals(process.pid):
                 time.sleep(0.01)
+            start = time.monotonic()
             try:
                 _, said = process.communicate(timeout=draw.uniform(0, longest))
             except subprocess.TimeoutExpired:
@@ -104,8 +106,10 @@ def kill_at_random(
                     _check_end(process.returncode, sent, said)
                     _wait_until_gone(mark)
                     waiting.pop(0)
+                    anew = False
                     continue
         assert process.returncode == 0, said
+        longest, anew = min(longest, time.monotonic() - start) if anew else longest, True
         _wait_until_gone(mark)
         finished()
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -51,7 +51,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 @pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+def refuse(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command that must be refused, and return its message."""
 
     def run(*arguments: object) -> str:
