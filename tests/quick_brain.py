@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attentest.cli import main
+from attentest.__main__ import main
 from attentest.search import SpectralSearch
 from attentest.studies.brain.condition import PAPER, Condition
 from attentest.training.bundled import ARCHITECTURES, Architecture
