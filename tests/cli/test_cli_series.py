@@ -185,6 +185,10 @@ def test_the_mask_of_a_series_lies_where_the_series_does() -> None:
     with pytest.raises(InputError, match="the mask lies elsewhere in space than its volume"):
         test.replace(mask="mirrored.nii").attention_region("head")
     assert test.replace(mask=mask.T).attention_region("head")[1].any()  # an array lies where the image does
+    header = nibabel.Nifti1Header()
+    header["sform_code"], header["srow_x"], header["srow_y"], header["srow_z"] = 1, *np.full((3, 4), np.nan)
+    nibabel.save(nibabel.Nifti1Image(mask, None, header), "nowhere.nii")
+    assert test.replace(mask="nowhere.nii").attention_region("head")[1].any()
 
 
 def test_a_mask_or_a_reference_that_lies_elsewhere_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

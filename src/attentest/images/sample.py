@@ -80,7 +80,9 @@ def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
 
 def check_place(image: Sample, affine: NDArray[np.float64] | None, called: str) -> None:
     """Raise an error for a mask or a reference that lies elsewhere in space than its image, where both tell."""
-    if image.affine is None or affine is None or np.allclose(image.affine, affine, rtol=1e-4, atol=1e-3):
+    if image.affine is None or affine is None or not np.isfinite([image.affine, affine]).all():
+        return
+    if np.allclose(image.affine, affine, rtol=1e-4, atol=1e-3):
         return
     raise InputError(
         f"the {called} lies elsewhere in space than its image (their affines differ), and pixels are compared by their "
