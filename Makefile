@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= auto
 # Each target installs what it needs, and no more, into the one environment; these files say what is there.
 PLOTS := $(VENV)/.installed-plots
 CHECK := $(VENV)/.installed-check
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or every process that a test starts compiles
 help:
 	@echo "make demo        test an image of noise and one with a signal, draw both to demo/demo.png"
 	@echo "make test        run the tests"
-	@echo "make test-slow   run the long statistical tests, best on a GPU"
+	@echo "make test-slow   run the long tests, with fewer images than on a GPU (WORKERS=1 there)"
 	@echo "make test-wheel  build the wheel, install it into a new environment and run it there"
 	@echo "make check       lint, formatting, types"
 	@echo "make format      apply the lint fixes and the formatting"
@@ -57,7 +58,7 @@ test: $(COMPARED)
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-slow: $(COMPARED)
-	$(BIN)/pytest -m slow -s
+	$(BIN)/pytest -m slow -n $(WORKERS) --dist worksteal -rP
 
 test-wheel: $(CHECK)
 	@mkdir -p build

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,6 +95,16 @@ def device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture(scope="session")
+def at_most(device: str) -> Callable[[int, int], int]:
+    """``at_most(many, few)``: how many images a long test takes, many on a GPU, few where many would take hours.
+
+    ATTENTEST_SLOW=all asks for many everywhere.
+    """
+    all_of_them = device == "cuda" or os.environ.get("ATTENTEST_SLOW") == "all"
+    return lambda many, few: many if all_of_them else few
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,11 @@ def test_kinks_of_tiny_models(attention: AggregationLike, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", VARIANTS)
-def test_kinks_of_the_bundled_model(attention: AggregationLike, device: str) -> None:
+def test_kinks_of_the_bundled_model(
+    attention: AggregationLike, device: str, at_most: Callable[[int, int], int]
+) -> None:
     print(f"\n{attention}")
-    images = null_images(np.random.default_rng(1007), 50, 16)
+    images = null_images(np.random.default_rng(1007), at_most(50, 2), 16)
     for difference in compare(load_model(bundled_model()).encoder, images, device, attention).values():
         assert difference.max() <= 1e-5
 
@@ -93,10 +96,13 @@ def reference_model(name: str) -> tuple[Path, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("signal", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("name", MODELS)
-def test_reference_models(name: str, signal: int, device: str) -> None:
+def test_reference_models(name: str, signal: int, device: str, at_most: Callable[[int, int], int]) -> None:
     directory, side = reference_model(name)
     rng = np.random.default_rng(1000 + signal)
-    images = null_images(rng, 50, side) if signal == 0 else signal_images(rng, 10, side, float(signal))[0]
+    if signal == 0:
+        images = null_images(rng, at_most(50, 2), side)
+    else:
+        images = signal_images(rng, at_most(10, 1), side, float(signal))[0]
     print(f"\n{name}, signal {signal}")
     for difference in compare(load_model(directory).encoder, images, device).values():
         assert difference.max() <= 1e-5

@@ -144,9 +144,10 @@ def test_the_dense_sets_are_those_of_the_grid(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float64", "mixed"])
 @pytest.mark.parametrize("first", range(0, 500, 50))
-def test_five_hundred_sharp_models(first: int, precision: str) -> None:
-    statuses = [check_sharp_vit(seed, precision) for seed in range(first, first + 50)]
-    assert statuses.count("converged") >= 35
+def test_five_hundred_sharp_models(first: int, precision: str, at_most: Callable[[int, int], int]) -> None:
+    count = at_most(50, 10)
+    statuses = [check_sharp_vit(seed, precision) for seed in range(first, first + count)]
+    assert statuses.count("converged") >= 0.7 * count
 
 
 def test_nothing_is_concluded_from_an_unresolved_piece() -> None:
