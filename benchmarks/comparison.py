@@ -3,13 +3,15 @@
     python benchmarks/comparison.py validity --signals 500 --gammas 0.5 --processes 2
     python benchmarks/comparison.py plain --signals 200
 
-A signal of 32 values is noise alone. With what is added to it, one of eight windows has the greatest mean, and in the
-signal itself the mean of that window is compared with the mean of the rest. Along the line the window stays the
-greatest on an interval, which is known in closed form: both packages get it exactly.
+A signal of 32 values is noise alone. With what is added to it a part of it is selected, one of eight windows or the
+eight largest values, and in the signal itself the mean of that part is compared with the mean of the rest. Along the
+line the part stays selected on an interval, which is known in closed form: both packages get it exactly.
 
 - validity: randomised selection, at gamma 0.5 and 1. ``sicore.RandomizedSelectiveInference`` takes independent noise,
   here of gamma^2 times the mean variance of the signal; attentest adds gamma times noise like the signal's own.
-  Two-sided p with equal tails, as in sicore.
+  Two-sided p with equal tails, as in sicore, which takes the statistic, given the randomised one, for independent of
+  the rest of the randomised signal. With independent noise of variance v that holds if Sigma eta is a multiple of eta:
+  the covariance of eta'X with the rest is Sigma eta - (Sigma + v I) eta (eta'Sigma eta) / (eta'(Sigma + v I) eta).
 - plain: without randomisation, where both compute the same number.
 
 Needs sicore 3.0.0 (tests/independent_requirements.txt).
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import sicore
@@ -32,8 +35,7 @@ from scipy.linalg import toeplitz
 from attentest import AttentionTest
 from attentest.noise import Dense
 
-SIZE, WINDOWS = 32, 8
-LENGTH = SIZE // WINDOWS
+SIZE = 32
 Floats = NDArray[np.float64]
 
 COVARIANCES: dict[str, Floats] = {
@@ -45,58 +47,70 @@ COVARIANCES: dict[str, Floats] = {
 }
 
 
-def window_means(signals: Floats) -> Floats:
-    """Return the means (m, WINDOWS) of the windows of signals (m, SIZE)."""
-    return signals.reshape(-1, WINDOWS, LENGTH).mean(axis=2)
+@dataclass(frozen=True)
+class Selection:
+    """The windows with the greatest means."""
+
+    length: int
+    """Values of a window."""
+    count: int
+    """Windows that are selected."""
+
+    def means(self, signals: Floats) -> Floats:
+        """Return the means (m, windows) of the windows of signals (m, SIZE)."""
+        return signals.reshape(-1, SIZE // self.length, self.length).mean(axis=2)
+
+    def of(self, means: Floats) -> tuple[int, ...]:
+        """Return the windows that are selected by their means (windows,)."""
+        return tuple(sorted(int(window) for window in np.argsort(means)[-self.count :]))
+
+    def contrast(self, selected: tuple[int, ...]) -> Floats:
+        """Return the weights (SIZE,) of the mean of the selected windows minus that of the rest."""
+        inside = np.repeat(np.isin(np.arange(SIZE // self.length), selected), self.length)
+        return np.where(inside, 1 / inside.sum(), -1 / (~inside).sum())
+
+    def along(self, a: Floats, b: Floats, z: float) -> tuple[tuple[int, ...], list[list[float]]]:
+        """Return what is selected at a + b z, and the interval on which it is: what sicore asks for."""
+        offsets, slopes = self.means(a)[0], self.means(b)[0]
+        selected = self.of(offsets + slopes * z)
+        inside = np.isin(np.arange(len(offsets)), selected)
+        ahead, faster = (values[inside][:, None] - values[~inside] for values in (offsets, slopes))
+        with np.errstate(divide="ignore"):
+            equal = -ahead / faster
+        return selected, [[float(equal[faster > 0].max(initial=-np.inf)), float(equal[faster < 0].min(initial=np.inf))]]
+
+    def scores(self, images: Floats) -> Floats:
+        """Return the means of windows as the scores of a model of signals."""
+        return self.means(images)[:, None, :]
 
 
-def contrast(window: int) -> Floats:
-    """Return the weights (SIZE,) of a window's mean minus that of the rest."""
-    inside = np.repeat(np.arange(WINDOWS) == window, LENGTH)
-    return np.where(inside, 1 / inside.sum(), -1 / (~inside).sum())
+SELECTIONS = {"one of eight windows": Selection(4, 1), "eight of 32 values": Selection(1, 8)}
 
 
-def selection(a: Floats, b: Floats, z: float) -> tuple[int, list[list[float]]]:
-    """Return which window is the greatest at a + b z, and the interval on which it is: what sicore asks for."""
-    offsets, slopes = window_means(a)[0], window_means(b)[0]
-    greatest = int(np.argmax(offsets + slopes * z))
-    low, high = -np.inf, np.inf
-    for other in np.flatnonzero(np.arange(WINDOWS) != greatest):
-        ahead, faster = offsets[greatest] - offsets[other], slopes[greatest] - slopes[other]
-        if faster > 0:
-            low = max(low, -ahead / faster)
-        elif faster < 0:
-            high = min(high, -ahead / faster)
-    return greatest, [[low, high]]
-
-
-def pvalue_of_sicore(signal: Floats, covariance: Floats, gamma: float, rng: np.random.Generator) -> float:
+def pvalue_of_sicore(
+    signal: Floats, selection: Selection, covariance: Floats, gamma: float, rng: np.random.Generator
+) -> float:
     """Return the p-value of sicore, with randomised selection where gamma is not zero."""
-    if gamma == 0:
-        window = int(np.argmax(window_means(signal)))
-        inference = sicore.SelectiveInferenceNorm(signal, covariance, contrast(window))
-        found = inference.inference(selection, lambda other: other == window, inference_mode="exhaustive")
-        return float(found.p_value)
     variance = gamma**2 * float(np.mean(np.diag(covariance)))
     added = rng.normal(scale=np.sqrt(variance), size=SIZE)
-    window = int(np.argmax(window_means(signal + added)))
-    randomised = sicore.RandomizedSelectiveInference(signal, covariance.copy(), added, variance, contrast(window))
-    return float(randomised.inference(selection, lambda other: other == window).p_value)
+    selected = selection.of(selection.means(signal + added)[0])
+    eta = selection.contrast(selected)
+    if gamma == 0:
+        inference = sicore.SelectiveInferenceNorm(signal, covariance, eta)
+        found = inference.inference(selection.along, lambda other: other == selected, inference_mode="exhaustive")
+        return float(found.p_value)
+    randomised = sicore.RandomizedSelectiveInference(signal, covariance.copy(), added, variance, eta)
+    return float(randomised.inference(selection.along, lambda other: other == selected).p_value)
 
 
-def windows_as_scores(images: Floats) -> Floats:
-    """Return the means of windows as the scores of a model of signals."""
-    return images.reshape(len(images), 1, WINDOWS, LENGTH).mean(axis=3)
-
-
-def pvalues_of_attentest(signals: Floats, covariance: Floats, gamma: float) -> Floats:
+def pvalues_of_attentest(signals: Floats, selection: Selection, covariance: Floats, gamma: float) -> Floats:
     """Return the p-values of attentest."""
     test = AttentionTest(
-        windows_as_scores,
+        selection.scores,
         image_shape=(1, 1, SIZE),
         noise=Dense(covariance),
         region_unit="patches",
-        top_fraction=1 / WINDOWS,
+        top_fraction=selection.count * selection.length / SIZE,
         alternative="equal-tailed",
         randomise=gamma,
         confidence_level=None,
@@ -104,18 +118,27 @@ def pvalues_of_attentest(signals: Floats, covariance: Floats, gamma: float) -> F
     return np.array([result.pvalue for result in test.map(signals[:, None, :])])
 
 
-def one_of_sicore(task: tuple[Floats, Floats, float, int, int]) -> float:
+def one_of_sicore(task: tuple[Floats, Selection, Floats, float, int, int]) -> float:
     """Return the p-value of sicore for a signal, whose added noise depends on a seed and its number alone."""
-    signal, covariance, gamma, seed, number = task
+    *given, seed, number = task
     warnings.filterwarnings("ignore", module="scipy.integrate")
-    return pvalue_of_sicore(signal, covariance, gamma, np.random.default_rng([seed, number]))
+    return pvalue_of_sicore(*given, np.random.default_rng([seed, number]))
 
 
-def pvalues(signals: Floats, covariance: Floats, gamma: float, seed: int, processes: int = 1) -> tuple[Floats, Floats]:
+def pvalues(
+    signals: Floats, selection: Selection, covariance: Floats, gamma: float, seed: int, processes: int = 1
+) -> tuple[Floats, Floats]:
     """Return the p-values of sicore and of attentest for signals (m, SIZE)."""
-    tasks = [(signal, covariance, gamma, seed, number) for number, signal in enumerate(signals)]
+    tasks = [(signal, selection, covariance, gamma, seed, number) for number, signal in enumerate(signals)]
     theirs = np.array(list(on_processes(one_of_sicore, tasks, processes)))
-    return theirs, pvalues_of_attentest(signals, covariance, gamma)
+    return theirs, pvalues_of_attentest(signals, selection, covariance, gamma)
+
+
+def cases() -> Iterator[tuple[str, Selection, int, str, Floats]]:
+    """Yield each selection with each covariance: name and value of both, and a seed for the covariance."""
+    for chosen, selection in SELECTIONS.items():
+        for seed, (noise, covariance) in enumerate(COVARIANCES.items()):
+            yield chosen, selection, seed, noise, covariance
 
 
 def drawn(count: int, covariance: Floats, seed: int) -> Floats:
@@ -127,21 +150,18 @@ def validity(asked: argparse.Namespace) -> None:
     """Print how often both reject at 0.05."""
 
     def rows() -> Iterator[list[str]]:
-        for seed, (name, covariance) in enumerate(COVARIANCES.items()):
+        for chosen, selection, seed, name, covariance in cases():
             for gamma in asked.gammas:
                 signals = drawn(asked.signals, covariance, seed)
                 more = drawn(max(asked.more - asked.signals, 0), covariance, len(COVARIANCES) + seed)
-                theirs, ours = pvalues(signals, covariance, gamma, seed, asked.processes)
-                found = [
-                    theirs,
-                    ours,
-                    np.append(ours, pvalues_of_attentest(more, covariance, gamma)) if len(more) else ours,
-                ]
+                theirs, ours = pvalues(signals, selection, covariance, gamma, seed, asked.processes)
+                further = pvalues_of_attentest(more, selection, covariance, gamma) if len(more) else more
+                found = [theirs, ours, np.append(ours, further)]
                 rates = [rate(ps <= 0.05) for ps in found]
                 uniform = [f"{stats.kstest(ps, 'uniform').pvalue:.2g}" for ps in (found[0], found[2])]
-                yield [name, f"{gamma:g}", str(len(theirs)), *rates[:2], str(len(found[2])), rates[2], *uniform]
+                yield [chosen, name, f"{gamma:g}", str(len(theirs)), *rates[:2], str(len(found[2])), rates[2], *uniform]
 
-    header = ["noise", "gamma", "signals", "sicore: p at most 0.05", "attentest: p at most 0.05"]
+    header = ["selection", "noise", "gamma", "signals", "sicore: p at most 0.05", "attentest: p at most 0.05"]
     more = ["signals of attentest alone", "attentest alone: p at most 0.05"]
     table([*header, *more, "sicore: Kolmogorov-Smirnov p", "attentest alone: Kolmogorov-Smirnov p"], rows())
 
@@ -150,9 +170,10 @@ def plain(asked: argparse.Namespace) -> None:
     """Print how far both are from each other without randomisation."""
 
     def rows() -> Iterator[list[str]]:
-        for seed, (name, covariance) in enumerate(COVARIANCES.items()):
-            theirs, ours = pvalues(drawn(asked.signals, covariance, seed), covariance, 0.0, seed)
+        for chosen, selection, seed, name, covariance in cases():
+            theirs, ours = pvalues(drawn(asked.signals, covariance, seed), selection, covariance, 0.0, seed)
             yield [
+                chosen,
                 name,
                 str(asked.signals),
                 f"{np.abs(theirs - ours).max():.1e}",
@@ -161,7 +182,15 @@ def plain(asked: argparse.Namespace) -> None:
             ]
 
     table(
-        ["noise", "signals", "greatest difference of p", "sicore: p at most 0.05", "attentest: p at most 0.05"], rows()
+        [
+            "selection",
+            "noise",
+            "signals",
+            "greatest difference of p",
+            "sicore: p at most 0.05",
+            "attentest: p at most 0.05",
+        ],
+        rows(),
     )
 
 
