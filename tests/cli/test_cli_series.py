@@ -186,9 +186,11 @@ def test_the_mask_of_a_series_lies_where_the_series_does() -> None:
         test.replace(mask="mirrored.nii").attention_region("head")
     assert test.replace(mask=mask.T).attention_region("head")[1].any()  # an array lies where the image does
     header = nibabel.Nifti1Header()
+    nibabel.save(nibabel.Nifti1Image(mask, None, header), "unplaced.nii")
     header["sform_code"], header["srow_x"], header["srow_y"], header["srow_z"] = 1, *np.full((3, 4), np.nan)
     nibabel.save(nibabel.Nifti1Image(mask, None, header), "nowhere.nii")
-    assert test.replace(mask="nowhere.nii").attention_region("head")[1].any()
+    for name in ("unplaced.nii", "nowhere.nii"):
+        assert test.replace(mask=name).attention_region("head")[1].any()
 
 
 def test_a_mask_or_a_reference_that_lies_elsewhere_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,10 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
         # The header has so many digits as str shows.
         lengths = [str(np.float32(size)) for size in nibabel.affines.voxel_sizes(volume.affine)[: values.ndim][::-1]]
         unit = UNITS.get(int(volume.header["xyzt_units"]) % 8, "")  # the higher bits are the unit of time
-    return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit), volume.affine)
+        # Without either of these codes the file does not say where it lies, and Nibabel makes an affine of its shape.
+        is_placed = int(volume.header["sform_code"]) or int(volume.header["qform_code"])
+    affine = volume.affine if is_placed else None
+    return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit), affine)
 
 
 def is_nifti(path: Path) -> bool:
