@@ -36,7 +36,7 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.presentation.figure import BLUE, GREEN, GREY, SKY, VERMILION
-from attentest.presentation.words import number_text, with_sign
+from attentest.presentation.number_texts import number_text, with_sign
 from attentest.search import SpectralSearch
 from attentest.statistics.multiple_testing import Rate
 

@@ -16,10 +16,11 @@ from attentest.contrast import Neighbourhood
 from attentest.errors import InputError
 from attentest.images.image_file import Spacing
 from attentest.images.sample import as_sample
+from attentest.presentation.number_texts import row_texts
 from attentest.presentation.picture import label_axes
 from attentest.presentation.plane import MOST_SIDE, Plane
 from attentest.presentation.rows import row_of
-from attentest.presentation.words import measure_text, region_text, row_texts
+from attentest.presentation.words import measure_text, region_text
 from attentest.record import ResultRecord
 from dicom_slices import STEP, write_series, write_slice
 

@@ -19,8 +19,8 @@ from attentest.contrast import Neighbourhood, Reference
 from attentest.errors import InputError
 from attentest.images.mask import as_mask
 from attentest.presentation.footnotes import selection_notes
-from attentest.presentation.picture import SmallPicture, content_digest
 from attentest.presentation.rows import row_of
+from attentest.presentation.small_picture import SmallPicture, content_digest
 from attentest.record import ResultRecord
 from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid

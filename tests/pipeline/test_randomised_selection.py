@@ -17,8 +17,8 @@ from attentest.contrast import Reference
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, FromImage
-from attentest.presentation.picture import displayed
 from attentest.presentation.result_figure import results_figure
+from attentest.presentation.small_picture import displayed
 from attentest.search import Certification, Fixed, GridSearch, SpectralSearch
 from attentest.statistics.selection_laws import RandomisedNormal
 from command_line import run_main

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from attentest import AttentionTest, Preprocessing, Results, bundled_model, calibrate, contrast, noise, plan
+from attentest.presentation.number_texts import interval_text
 from attentest.presentation.report import MOST_ROWS, PICTURE_SIDE
-from attentest.presentation.words import interval_text, result_numbers
+from attentest.presentation.words import result_numbers
 from attentest.runs.engine import FailedImage
 from attentest.search import Certification, SpectralSearch
 from toys import SoftmaxScores, tiny_vit

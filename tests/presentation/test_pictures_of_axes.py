@@ -16,8 +16,8 @@ import attentest
 from attentest import AttentionTest
 from attentest.errors import InputError, speaking_of, worded
 from attentest.noise import Diagonal, PooledVariance
-from attentest.presentation.picture import LARGEST_FILE, MOST_PLANES, SmallPicture, content_digest
 from attentest.presentation.plane import Plane
+from attentest.presentation.small_picture import LARGEST_FILE, MOST_PLANES, SmallPicture, content_digest
 from attentest.record import ResultRecord
 from attentest.results.batch import Results, small_picture
 from attentest.search import SpectralSearch

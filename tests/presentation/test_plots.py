@@ -20,8 +20,9 @@ from attentest.noise import FromImage
 from attentest.presentation.figure import MM, check_figure_path, drawable, save_figure, shown_name
 from attentest.presentation.footnotes import caveats_text
 from attentest.presentation.many_results_figure import contact_sheet
-from attentest.presentation.picture import displayed, eight_bits, overlay_pixels, seen_name
+from attentest.presentation.picture import seen_name
 from attentest.presentation.result_figure import draw_density, results_figure
+from attentest.presentation.small_picture import displayed, eight_bits, overlay_pixels
 from attentest.presentation.words import short_verdict
 from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult

@@ -10,16 +10,10 @@ import pytest
 from attentest import AttentionTestResult
 from attentest.cli.batch import print_table, say_failures
 from attentest.contrast.context import Context, _known
+from attentest.presentation.number_texts import number_text, pvalue_text, row_texts, with_sign
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import row_of
-from attentest.presentation.words import (
-    number_text,
-    pvalue_text,
-    result_numbers,
-    row_texts,
-    verdict_text,
-    with_sign,
-)
+from attentest.presentation.words import result_numbers, verdict_text
 from attentest.statistics.alternative import alternatives
 from attentest.studies.brain.page import gallery_figure
 from attentest.studies.brain.summary import Gallery

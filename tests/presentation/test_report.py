@@ -20,8 +20,9 @@ from PIL import Image
 from attentest import AttentionTest
 from attentest.errors import InputError
 from attentest.markup import plain
-from attentest.presentation.picture import LONGEST_SIDE, MAP_COLOURS, SmallPicture, content_digest, map_pixels
+from attentest.presentation.picture import MAP_COLOURS
 from attentest.presentation.sensitivity import recorded_sensitivity
+from attentest.presentation.small_picture import LONGEST_SIDE, SmallPicture, content_digest, map_pixels
 from attentest.presentation.tested_batch import batch_of_folder
 from attentest.results.batch import Results, small_picture
 from attentest.runs.engine import FailedImage

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from attentest.presentation.words import bounded_text, same_verdict_text
+from attentest.presentation.number_texts import bounded_text
+from attentest.presentation.words import same_verdict_text
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import Inference
 from attentest.statistics.noise_factor import (

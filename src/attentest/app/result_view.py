@@ -22,6 +22,7 @@ from attentest.presentation.footnotes import row_notes, selection_notes
 from attentest.presentation.plane import Plane
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import row_of
+from attentest.presentation.small_picture import displayed, eight_bits, outline_pixels, resized
 from attentest.presentation.words import (
     compared_with,
     dark_share_text,
@@ -92,9 +93,9 @@ def region_picture(image: NDArray[Any], region: NDArray[np.bool_]) -> NDArray[np
     """Return an image (H, W) or (H, W, C), with the outline of a region (H, W), as a picture (h, w, 3)."""
     # Small images are enlarged by a whole factor, so that all of their pixels have the same size.
     side = max(region.shape) * (PREVIEW_SIDE // max(region.shape)) or PREVIEW_SIDE
-    shown = pictures.eight_bits(pictures.displayed(image))
-    pixels: NDArray[np.uint8] = pictures.resized(shown if shown.ndim == 3 else np.stack([shown] * 3, axis=2), side)
-    pictures.outline_pixels(pixels, region, OUTLINE)
+    shown = eight_bits(displayed(image))
+    pixels: NDArray[np.uint8] = resized(shown if shown.ndim == 3 else np.stack([shown] * 3, axis=2), side)
+    outline_pixels(pixels, region, OUTLINE)
     return pixels
 
 

@@ -14,8 +14,8 @@ from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.errors import OutputError, counted, listed, worded
 from attentest.files import GrowingFile, free_name, unwritten
 from attentest.presentation import rows as tables
-from attentest.presentation import words
 from attentest.presentation.footnotes import footnote_marks, interval_notes, row_notes, selection_notes
+from attentest.presentation.number_texts import interval_name, is_converged, number_text, range_text, row_texts
 from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.tables import (
     ALWAYS,
@@ -28,7 +28,7 @@ from attentest.presentation.tables import (
     write_csv,
     write_parquet,
 )
-from attentest.presentation.words import VERDICTS, summary_text, verdict_text
+from attentest.presentation.words import CONTEXT_NOTE, FAR_BELOW, VERDICTS, advice_text, summary_text, verdict_text
 
 if TYPE_CHECKING:
     from attentest.cli.output_options import OutputOptions, RunOptions
@@ -249,11 +249,11 @@ def print_table(
             texts.append({})
             continue
         known, rows_tested = pvalues_of(image), [row for row in image if "error" not in row]
-        image_texts = [words.row_texts(row, DIGITS) for row in rows_tested]
+        image_texts = [row_texts(row, DIGITS) for row in rows_tested]
         if "component" in image[0]:
-            resolved = all(words.is_converged(row["status"]) for row in rows_tested)
+            resolved = all(is_converged(row["status"]) for row in rows_tested)
             for cells, low, high in zip(image_texts, *known.adjusted_bounds("holm"), strict=True):
-                cells["Holm p"] = words.number_text(high, DIGITS) if resolved else words.range_text(low, high)
+                cells["Holm p"] = number_text(high, DIGITS) if resolved else range_text(low, high)
         rejected += known.decisions(alpha, "holm" if "component" in image[0] else None)
         texts += image_texts
         for row in image[len(rows_tested) :]:  # components that could not be tested
@@ -265,7 +265,7 @@ def print_table(
     names = [str(row["image"]) for row in rows]
     held = {name for cells in texts for name in cells}
     hidden = {"interval" if simultaneous else "simultaneous"}
-    context = context or any(row["pvalue_high"] < words.FAR_BELOW for row in tested)
+    context = context or any(row["pvalue_high"] < FAR_BELOW for row in tested)
     if not context:
         hidden |= {"larger than", "difference / SD"}
     dimension = next((row["dimension"] for row in tested if "dimension" in row), 2)
@@ -273,7 +273,7 @@ def print_table(
     if confidence_level is None:
         headings = {name: heading for name, heading in headings.items() if name not in ("estimate", interval)}
     else:
-        headings[interval] = words.interval_name(confidence_level, interval)
+        headings[interval] = interval_name(confidence_level, interval)
 
     def table_of(headings: Mapping[str, str], level: float | None) -> tuple[FittedTable, list[str]]:
         """Return the table with columns by their headings, and its footnotes."""
@@ -284,7 +284,7 @@ def print_table(
             Column(heading=heading, cells=[cells.get(name, NO_VALUE) for cells in texts], rank=RANKS[name])
             for name, heading in headings.items()
         ]
-        verdicts = ["not tested" if "error" in row else words.VERDICTS[rejected[i]] for i, row in enumerate(rows)]
+        verdicts = ["not tested" if "error" in row else VERDICTS[rejected[i]] for i, row in enumerate(rows)]
         columns.append(Column(heading=f"verdict at {alpha:g}", cells=verdicts, is_text=True))
         if marks:
             letters = [" ".join(sorted(marks[note] for note in row)) or NO_VALUE for row in notes]
@@ -302,10 +302,10 @@ def print_table(
     if tested:
         notes += [*selection_notes(tested[0]), *interval_notes(tested[0], level, simultaneous=simultaneous)]
     if context and "larger than" in held:
-        notes.append(worded(words.CONTEXT_NOTE, dimension))
+        notes.append(worded(CONTEXT_NOTE, dimension))
     known = pvalues_of(tested)
     if len(known) == 1 and "component" not in tested[0] and None in known.decisions(alpha):  # else the summary has it
-        notes.append(words.advice_text(known, alpha))
+        notes.append(advice_text(known, alpha))
     notes += _disagreements(tested)
     if len(tested) < len(rows):
         where = listed(["the messages on standard error", *complete])

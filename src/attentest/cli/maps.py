@@ -117,7 +117,7 @@ def compare(
     check_files("image", [image])
     options.check()
     from attentest.pipeline.comparison import compare as compared
-    from attentest.presentation.words import interval_name, interval_text
+    from attentest.presentation.number_texts import interval_name, interval_text
 
     check_figure(figure, [image])
     tests = [asked.attention_test(1 - alpha) for asked in (options, second)]

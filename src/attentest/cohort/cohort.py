@@ -16,8 +16,9 @@ from attentest.cohort.study_files import read_folder, read_table
 from attentest.errors import InputError, counted, worded
 from attentest.files import as_path, write_complete
 from attentest.presentation import figure as drawing
+from attentest.presentation.number_texts import interval_name, number_text, with_sign
 from attentest.presentation.report import NAME, check_report_path, is_json, readable, sealed_page
-from attentest.presentation.words import compared_with, interval_name, number_text, with_sign
+from attentest.presentation.words import compared_with
 from attentest.record import json_ready
 
 if TYPE_CHECKING:

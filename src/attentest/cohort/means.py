@@ -15,7 +15,7 @@ from scipy.special import chdtrc, chdtri, nctdtr, ndtr, ndtri, stdtr, stdtrit
 
 from attentest.checks import level, positive_number, real_number, strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
-from attentest.presentation.words import interval_name, interval_text, number_text, with_sign
+from attentest.presentation.number_texts import interval_name, interval_text, number_text, with_sign
 from attentest.statistics.columns import Floats, Integers
 from attentest.statistics.interval_mass import probability
 

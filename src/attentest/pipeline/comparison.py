@@ -18,8 +18,8 @@ from attentest.images.sample import ImageLike, channels_last
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.hypotheses import lines_through, parts_of, weights_of
 from attentest.pipeline.run import log_pvalues_of
+from attentest.presentation.number_texts import pvalue_text
 from attentest.presentation.picture import two_maps_figure
-from attentest.presentation.words import pvalue_text
 from attentest.record import ResultNumbers, interval_values, json_ready, map_title
 from attentest.region.attention_map import JointMargins
 from attentest.search import SearchProblem

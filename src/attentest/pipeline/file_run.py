@@ -28,8 +28,8 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.inputs import numbered_images
 from attentest.pipeline.many_images import LEFT_OUT, ImageTests, Tested
 from attentest.pipeline.run import Request
-from attentest.presentation.picture import content_digest
 from attentest.presentation.rows import ImageRows, rows_of_line
+from attentest.presentation.small_picture import content_digest
 from attentest.presentation.tested_batch import PICTURES, saved_file
 from attentest.progress import Progress
 from attentest.results.batch import small_picture

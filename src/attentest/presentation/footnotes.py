@@ -8,7 +8,8 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from attentest.errors import worded
-from attentest.presentation.words import is_converged, ring_text, searched_interval
+from attentest.presentation.number_texts import is_converged
+from attentest.presentation.words import ring_text, searched_interval
 
 if TYPE_CHECKING:
     from attentest.record import ResultRecord

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError, counted, worded
 from attentest.presentation import figure as drawing
+from attentest.presentation.number_texts import SMALLEST
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_lines
-from attentest.presentation.words import SMALLEST, selective_p
+from attentest.presentation.words import selective_p
 from attentest.record import map_of_all, predicted_class
 
 if TYPE_CHECKING:

@@ -25,10 +25,12 @@ from attentest.noise.model import recorded_sentence
 from attentest.presentation import USUAL_CARDS
 from attentest.presentation.figure import new_figure
 from attentest.presentation.footnotes import COUNTS, contradiction_text, footnote_marks, row_notes, selection_notes
-from attentest.presentation.picture import SHARP_SIDE, Picture, displayed, eight_bits, overlay_pixels, seen_name
+from attentest.presentation.number_texts import number_text, row_texts, with_sign
+from attentest.presentation.picture import Picture, seen_name
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.rows import COLUMNS, Row, pvalues_of, with_adjusted
 from attentest.presentation.sensitivity import recorded_sensitivity
+from attentest.presentation.small_picture import SHARP_SIDE, displayed, eight_bits, overlay_pixels
 from attentest.presentation.tables import elided
 from attentest.presentation.tested_batch import TestedBatch
 from attentest.presentation.words import (
@@ -38,13 +40,10 @@ from attentest.presentation.words import (
     dark_share_text,
     majority_text,
     mask_text,
-    number_text,
     outlined_text,
     region_text,
     result_numbers,
-    row_texts,
     verdict_text,
-    with_sign,
 )
 from attentest.progress import Progress
 from attentest.record import ResultRecord, dimension_of, json_ready, map_kind, map_title

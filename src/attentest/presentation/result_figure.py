@@ -14,6 +14,7 @@ from attentest.errors import InputError, worded
 from attentest.presentation import figure as drawing
 from attentest.presentation import words
 from attentest.presentation.footnotes import caveats_text, contradiction_text
+from attentest.presentation.number_texts import interval_name, interval_text, number_text, with_sign
 from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, label_axes, seen_lines
 from attentest.presentation.plane import channels_of
 from attentest.record import ResultRecord, map_title
@@ -240,9 +241,7 @@ def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterva
     axes.plot([observed], [0], "D", color=drawing.REGION_COLOUR, ms=3.5)
     label = "ratio of mean rates" if equal else f"\N{BLACK DIAMOND} observed difference, \N{BLACK CIRCLE} {shown}"
     _only_x_axis(axes, label, size)
-    axes.set_title(
-        f"{words.interval_name(interval.confidence_level)}: {words.interval_text(low, high)}", size=size, pad=2
-    )
+    axes.set_title(f"{interval_name(interval.confidence_level)}: {interval_text(low, high)}", size=size, pad=2)
 
 
 def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
@@ -380,6 +379,6 @@ def _title(record: ResultRecord, alpha: float, letters: int) -> str:
     verdict = f"{verdict}, approximate" if record.approximate_noise else verdict
     lines = [verdict, f"selective p {words.selective_p(record)}"]
     if record.certificate is not None:
-        lines.append(f"certified p {words.with_sign(words.number_text(record.certificate['pvalue']))}")
-    lines.append(f"naive p {words.with_sign(words.number_text(record.naive_pvalue))} (not valid)")
+        lines.append(f"certified p {with_sign(number_text(record.certificate['pvalue']))}")
+    lines.append(f"naive p {with_sign(number_text(record.naive_pvalue))} (not valid)")
     return "\n".join(drawing.wrapped(line, letters) for line in lines)

@@ -15,8 +15,9 @@ from attentest.checks import confidence, float_array, level
 from attentest.errors import InputError
 from attentest.markup import row_table
 from attentest.presentation import figure as drawing
+from attentest.presentation.number_texts import bounded_text, interval_name, interval_text
 from attentest.presentation.tables import data_frame
-from attentest.presentation.words import VERDICTS, bounded_text, interval_name, interval_text, same_verdict_text
+from attentest.presentation.words import VERDICTS, same_verdict_text
 from attentest.record import interval_from_values, interval_values, json_ready
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import Estimates, Inference, naive_confidence_interval

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attentest.errors import AttentestWarning, InputError, counted
-from attentest.presentation.picture import SmallPicture
 from attentest.presentation.rows import Row, failed_row, records_of_line, rows_of_line, rows_of_records
+from attentest.presentation.small_picture import SmallPicture
 from attentest.record import ResultRecord
 from attentest.runs.records import (
     RESULTS,

@@ -15,9 +15,9 @@ from attentest.files import as_path
 from attentest.presentation import MOST_CARDS
 from attentest.presentation.figure import axes_or_new, shown_figure
 from attentest.presentation.many_results_figure import contact_sheet, draw_pvalues
-from attentest.presentation.picture import SmallPicture
 from attentest.presentation.report import MOST_ROWS, check_report_path, results_html, write_report
 from attentest.presentation.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, row_of, with_adjusted
+from attentest.presentation.small_picture import SmallPicture
 from attentest.presentation.tables import data_frame, write_csv, write_parquet
 from attentest.presentation.tested_batch import batch_of_records
 from attentest.presentation.words import advice_text, summary_text

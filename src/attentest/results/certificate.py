@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.markup import definition_table
-from attentest.presentation.words import range_text
+from attentest.presentation.number_texts import range_text
 from attentest.statistics.alternative import Alternative, ordinary_range
 
 DISAGREEMENT_LEVEL = 0.001  # a count of draws less probable than this contradicts the error bar of the search

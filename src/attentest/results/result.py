@@ -13,11 +13,12 @@ from attentest.checks import level
 from attentest.contrast.context import ComparedRegion, Context
 from attentest.errors import InputError, worded
 from attentest.presentation.figure import axes_or_new, checked_axes, checked_width, fitting_size, shown_figure
+from attentest.presentation.number_texts import pvalue_text
 from attentest.presentation.picture import Picture, draw_overlay, draw_seen, label_axes, seen_name
 from attentest.presentation.report import result_html
 from attentest.presentation.result_figure import draw_density, draw_panels, draw_row, panel_count, result_layout
 from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
-from attentest.presentation.words import pvalue_text, verdict_text
+from attentest.presentation.words import verdict_text
 from attentest.record import ResultNumbers, ResultRecord
 from attentest.results.certificate import Certificate
 from attentest.statistics.alternative import Alternative, as_alternative

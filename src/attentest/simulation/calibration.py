@@ -17,7 +17,7 @@ from attentest.checks import confidence, level
 from attentest.errors import AttentestWarning, InputError, counted, shortened, worded
 from attentest.markup import row_table
 from attentest.presentation import figure as drawing
-from attentest.presentation.words import number_text, with_sign
+from attentest.presentation.number_texts import number_text, with_sign
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiple_testing import Rate, rate_of, rejection_limits

@@ -23,8 +23,8 @@ from attentest.images.sample import ImageLike
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.run import Pipeline
 from attentest.presentation.figure import new_figure, shown_name, wrapped
+from attentest.presentation.number_texts import pvalue_text
 from attentest.presentation.picture import draw_map, draw_overlay
-from attentest.presentation.words import pvalue_text
 from attentest.progress import ProgressLike, progress_reports
 from attentest.record import map_of_all, predicted_class
 from attentest.results.batch import Results

@@ -22,8 +22,8 @@ from attentest.presentation.figure import (
     new_figure,
     png_of,
 )
+from attentest.presentation.number_texts import number_text, with_sign
 from attentest.presentation.picture import MAP_COLOURS, draw_outline
-from attentest.presentation.words import number_text, with_sign
 from attentest.progress import duration
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED

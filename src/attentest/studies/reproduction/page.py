@@ -24,7 +24,7 @@ from attentest.presentation.figure import (
     new_figure,
     png_of,
 )
-from attentest.presentation.words import pvalue_text
+from attentest.presentation.number_texts import pvalue_text
 from attentest.registry import REGION_UNITS
 from attentest.search import CONVERGED
 from attentest.simulation.images import FAMILIES, nearly_gaussian
