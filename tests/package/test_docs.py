@@ -140,6 +140,20 @@ def check_search(site: Path) -> None:
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
 
 
+def test_figures_are_those_that_scripts_make_of_what_pages_print() -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    shown = {name for text in pages.values() for name in re.findall(r"\]\((?:docs/)?figures/([\w-]+)\.png\)", text)}
+    assert {path.stem for path in (ROOT / "docs" / "figures").iterdir()} == shown
+    pytest.importorskip("playwright")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        figures = import_module("figures")
+    by_guide = set(re.findall(r'"([\w-]+)\.png"', (ROOT / "benchmarks" / "noise_guide.py").read_text(encoding="utf-8")))
+    assert figures.FIGURES.keys() | by_guide == shown
+    printed = "".join([(ROOT / "Makefile").read_text(encoding="utf-8"), *pages.values()])
+    assert [command for command, *_ in figures.COMMANDS.values() if command not in printed] == []
+
+
 def code_cells(notebook: Path) -> list[dict[str, Any]]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     return [cell for cell in cells if cell["cell_type"] == "code"]
