@@ -69,7 +69,7 @@ class Relevance(Described, ABC):
 class GradientRollout(Relevance):
     """Attention weighted by the gradient of a class score (Chefer, Gur and Wolf, ICCV 2021), multiplied as in rollout.
 
-    Of each layer, the mean over heads of (gradient times attention), where that is positive; the map is the class
+    For each layer, the mean over heads of the positive part of (gradient times attention); the map is the class
     token's row of the product over layers, or the mean of the patches' rows where there is no class token.
 
     Parameters
