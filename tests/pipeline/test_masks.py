@@ -208,6 +208,7 @@ def test_a_mask_is_read_from_a_file(tmp_path: Path) -> None:
     [
         ({"mask": np.zeros((8, 8), dtype=bool)}, "mask is empty: at least one pixel must be within it."),
         ({"mask": np.full((8, 8), np.nan)}, "mask must be made of truth values, but some of it is NaN or infinite."),
+        ({"mask": np.eye(8) / 2 + np.eye(8, k=1)}, "mask must be made of truth values or labels, but it has fractions"),
         ({"mask": "no such file.npy"}, "no such file.npy"),
         ({"mask": 3}, "mask must be an array of truth values with the axes of the image, got 3."),
         ({"mask": None, "mask_use": "map"}, "mask_use map does nothing without mask: give both, or neither."),
@@ -288,7 +289,7 @@ def test_every_image_may_have_a_mask_of_its_own(tmp_path: Path) -> None:
     reasons = (
         "there must be one mask of the name of 'scan1.npy' in ",
         "the mask is for images of height 7, width 8 and 1 channel, but this one has height 8",
-        "mask is empty",
+        f"mask {tmp_path / 'masks' / 'scan3_mask.npy'} is empty",
     )
     for failed, reason in zip(others, reasons, strict=True):
         assert reason in failed.reason

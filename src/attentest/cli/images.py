@@ -7,6 +7,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,15 +110,21 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
 
 
 def say_other_spacing(images: Sequence[ImageSource], spacing: Sequence[float] | None) -> None:
-    """Say so where a spacing is not that of a NIfTI file, of which one is named."""
+    """Say so where a spacing is not that of a NIfTI file or a DICOM series, of which one is named."""
     if spacing is None:
         return  # headers of a million files take a while
     import numpy as np
 
+    from attentest.images.dicom_series import affine_of_series
     from attentest.images.nifti import is_nifti
 
     for image in images:
-        affine = _affine(image.path) if is_nifti(image.path) else None
+        affine = None
+        with suppress(InputError):  # which is reported when the image is needed
+            if image.slices:
+                affine = affine_of_series(image.slices)
+            elif is_nifti(image.path):
+                affine = _affine(image.path)
         if affine is None:
             continue
         own = np.sqrt(np.square(affine[:3, :3]).sum(axis=0))[::-1][-len(spacing) :]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images import image_file
-from attentest.images.dicom_slice import NO_POSITION, Slice, in_order
+from attentest.images.dicom_slice import NO_POSITION, Slice, affine_of, in_order
 from attentest.images.image_file import Scan, Spacing
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
@@ -72,7 +72,7 @@ def read_dicom(path: Path, frame: int | None, window: bool, dimension: int = 2) 
                 pixels = stored.astype(np.float64)
             else:
                 pixels = image.grey_values(stored, window)
-            return Scan(pixels, image.spacing())
+            return Scan(pixels, image.spacing(), image.affine())
 
 
 def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bool) -> Scan:
@@ -88,15 +88,15 @@ def _frames(pydicom: Any, header: Any, path: Path, frame: int | None, window: bo
         )
     image_file.check_values(count * int(header.get("Rows") or 0) * int(header.get("Columns") or 0), path)
     first = _Frame(pydicom, header, path, 0)
-    order, spacing = list(range(count)), first.spacing("SpacingBetweenSlices")
+    order, spacing, affine = list(range(count)), first.spacing("SpacingBetweenSlices"), None
     if any(tags.get("PlanePositionSequence") for tags in header.get("PerFrameFunctionalGroupsSequence") or []):
         slices, step = in_order((_Frame(pydicom, header, path, number).place() for number in order), "file")
-        order, lengths = [part.index for part in slices], slices[0].spacing
+        order, lengths, affine = [part.index for part in slices], slices[0].spacing, affine_of(slices)
         spacing = Spacing.known([step, *lengths], "mm") if lengths else None
     planes = [read_dicom(path, number, window).values for number in order]
     if planes[0].ndim != 2:
         raise InputError(f"{path} is in colour, and a volume of grey values is needed.")
-    return Scan(np.stack(planes), spacing)
+    return Scan(np.stack(planes), spacing, affine)
 
 
 class _Grey(NamedTuple):
@@ -127,7 +127,7 @@ class _Frame:
         self._shape = int(header.Rows), int(header.Columns)
         allocated = int(header.BitsAllocated)
         self._bits = int(header.get("BitsStored") or allocated)
-        frames = int(header.get("NumberOfFrames") or 1)
+        self._frames = frames = int(header.get("NumberOfFrames") or 1)
         channels = int(header.get("SamplesPerPixel") or 1)
         self._index = image_file.chosen_frame(frame, frames, path)
         if min(*self._shape, frames, channels, self._bits) < 1:
@@ -148,9 +148,19 @@ class _Frame:
         """Return where the frame lies, as its own position and its orientation, or that of all frames, tell."""
         name = f"frame {self._index} of {self._path}"
         with image_file.decoding(f"{name} {NO_POSITION}", *errors_of(self._pydicom)):
-            own = self._header.PerFrameFunctionalGroupsSequence[self._index].PlanePositionSequence[0]
+            if self._frames == 1:
+                own = self._tags("PlanePositionSequence")
+            else:  # a position of all frames is that of the first
+                own = self._header.PerFrameFunctionalGroupsSequence[self._index].PlanePositionSequence[0]
             plane, measures = self._tags("PlaneOrientationSequence"), self._tags("PixelMeasuresSequence")
             return Slice.told(name, self._index, self._header, own, plane, measures)
+
+    def affine(self) -> NDArray[np.float64] | None:
+        """Return where the frame lies, as a volume of one slice; None if it does not tell."""
+        try:
+            return affine_of([self.place()])
+        except InputError:
+            return None
 
     def stored_values(self) -> NDArray[Any]:
         """Return the stored values (H, W) or (H, W, 3); YBR colours are converted to RGB."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.dicom import errors_of, read_dicom, read_header
-from attentest.images.dicom_slice import NO_POSITION, Slice, in_order
+from attentest.images.dicom_slice import NO_POSITION, Slice, affine_of, in_order
 from attentest.images.image_file import Scan, Spacing, check_values, decoding, optional_package
 from attentest.registry import IMAGE_FORMATS
 
@@ -117,26 +117,12 @@ def read_series(files: Sequence[Path], frame: int | None, window: bool) -> Scan:
             raise InputError(f"{part.name} is a slice in colour, and a volume of grey values is needed.")
         plane[...] = pixels
     spacing = Spacing.known([step, *slices[0].spacing], "mm") if slices[0].spacing else None
-    return Scan(volume, spacing, _affine(slices))
+    return Scan(volume, spacing, affine_of(slices))
 
 
-def affine_of(files: Sequence[Path]) -> NDArray[np.float64] | None:
-    """Return the matrix (4, 4) from columns, rows and slices to the place in space, in mm, as NIfTI has it.
-
-    None if slices do not tell the spacing of their pixels.
-    """
-    return _affine(sorted((_read_slice(*place) for place in enumerate(files)), key=lambda part: part.place))
-
-
-def _affine(slices: Sequence[Slice]) -> NDArray[np.float64] | None:
-    first, last = slices[0], slices[-1]
-    if len(first.spacing) != 2:
-        return None
-    affine, (across, down), (of_rows, of_columns) = np.eye(4), first.orientation, first.spacing
-    step = (last.position - first.position) / max(1, len(slices) - 1)
-    affine[:3] = np.stack([across * of_columns, down * of_rows, step, first.position], axis=1)
-    affine[:2] *= -1  # DICOM counts towards left and back, NIfTI towards right and front
-    return affine
+def affine_of_series(files: Sequence[Path]) -> NDArray[np.float64] | None:
+    """Return where the slices of a series lie in space, as :func:`affine_of`; of each, only the header is read."""
+    return affine_of(sorted((_read_slice(*place) for place in enumerate(files)), key=lambda part: part.place))
 
 
 def _read_slice(index: int, path: Path) -> Slice:

@@ -1,4 +1,4 @@
-"""Slices of a DICOM volume: where each lies, and their order along the normal."""
+"""Slices of a DICOM volume: where they lie, and their order along the normal."""
 
 from __future__ import annotations
 
@@ -82,6 +82,21 @@ def in_order(slices: Iterable[Slice], holder: str) -> tuple[list[Slice], float]:
                 f"{_shown(usual)}: give a {holder} of slices that are alike."
             )
     return ordered, _checked_step(ordered, holder)
+
+
+def affine_of(slices: Sequence[Slice]) -> NDArray[np.float64] | None:
+    """Return the matrix (4, 4) from columns, rows and slices to the place in space, in mm, as NIfTI has it.
+
+    The slices are in order. None if they do not tell the spacing of their pixels.
+    """
+    first, last = slices[0], slices[-1]
+    if len(first.spacing) != 2:
+        return None
+    affine, (across, down), (of_rows, of_columns) = np.eye(4), first.orientation, first.spacing
+    step = (last.position - first.position) / max(1, len(slices) - 1)
+    affine[:3] = np.stack([across * of_columns, down * of_rows, step, first.position], axis=1)
+    affine[:2] *= -1  # DICOM counts towards left and back, NIfTI towards right and front
+    return affine
 
 
 def _rounded(numbers: Any) -> tuple[float, ...]:

@@ -185,7 +185,8 @@ class Scan(NamedTuple):
     values: NDArray[Any]
     spacing: Spacing | None = None
     affine: NDArray[np.float64] | None = None
-    """(4, 4). The place of a volume: from columns, rows and slices to lengths towards right, front and head."""
+    """(4, 4). The place of a volume: from columns, rows and slices to lengths towards right, front and head; of an
+    image, as of a volume of one slice."""
 
 
 def read_image(

@@ -19,6 +19,8 @@ from attentest.images.image_file import Scan
 from attentest.images.image_source import ImageSource, loaded
 from attentest.images.preprocessing import described_shape
 
+ROUNDING = 1e-3  # how far a label may be from a whole number: a file may store it scaled
+
 
 @dataclass(frozen=True, eq=False)
 class Mask:
@@ -70,7 +72,11 @@ class Masks:
             return [mask for name in (self.known if identity == "*" else [identity]) if (mask := self.known.get(name))]
         stem = identity if identity == "*" else glob.escape(os.path.splitext(str(identity))[0].removesuffix(".nii"))
         before, after = self.known.split("*")
-        return sorted(glob.glob(f"{glob.escape(before)}{stem}{glob.escape(after) or '.*'}"))
+        name = f"{stem}{glob.escape(after) or '.*'}"
+        found = glob.glob(f"{glob.escape(before)}{name}")
+        if not found and not after and before.endswith(os.sep):  # a folder, whose folders may be those of the images
+            found = glob.glob(os.path.join(glob.escape(before), "**", name), recursive=True)
+        return sorted(found)
 
     def of(self, identity: int | str) -> Mask:
         """Return the mask of an image, by its name or number."""
@@ -118,8 +124,10 @@ def as_mask(value: Any) -> Mask | Masks | None:
             return masks
         if not os.path.exists(name):
             raise InputError(f"mask {shortened(name)} is neither a file nor a folder.", "mask")
+    called = "mask"
     if isinstance(value, (str, bytes, os.PathLike, ImageSource)):
         value, _, affine = _scan_of(path)
+        called = f"mask {path.name if isinstance(path, ImageSource) else os.fsdecode(path)}"
     pixels = np.asarray(value)
     if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and path is not value:  # a picture in colour
         pixels = pixels[..., :3].max(axis=-1)
@@ -128,9 +136,15 @@ def as_mask(value: Any) -> Mask | Masks | None:
             f"mask must be an array of truth values with the axes of the image, got {shortened(path)}.", "mask"
         )
     if pixels.dtype.kind == "f" and not np.isfinite(pixels).all():
-        raise InputError("mask must be made of truth values, but some of it is NaN or infinite.", "mask")
+        raise InputError(f"{called} must be made of truth values, but some of it is NaN or infinite.", "mask")
+    if pixels.dtype.kind == "f" and np.abs(pixels - np.rint(pixels)).max() > ROUNDING and len(np.unique(pixels)) > 2:
+        raise InputError(
+            f"{called} must be made of truth values or labels, but it has fractions, as a mask that was interpolated "
+            "or a map of probabilities has, of which all that is not 0 would be within it: give it as mask > 0.5.",
+            "mask",
+        )
     within = pixels != 0
     if not within.any():
-        raise InputError("mask is empty: at least one pixel must be within it.", "mask")
+        raise InputError(f"{called} is empty: at least one pixel must be within it.", "mask")
     within.setflags(write=False)
     return Mask(within, affine)

@@ -88,6 +88,10 @@ def read_nifti(path: Path, frame: int | None, dimension: int = 2) -> Scan:
         # Without either of these codes the file does not say where it lies, and Nibabel makes an affine of its shape.
         is_placed = int(volume.header["sform_code"]) or int(volume.header["qform_code"])
     affine = volume.affine if is_placed else None
+    if affine is not None and dimension == 2:
+        affine = affine.copy()
+        with np.errstate(over="ignore", invalid="ignore"):  # it may hold any number
+            affine[:3, 3] += index * affine[:3, 2]
     return Scan(np.ascontiguousarray(values.T), Spacing.known(lengths, unit), affine)
 
 

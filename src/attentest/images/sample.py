@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,7 +44,7 @@ class Sample:
     spacing: Spacing | None = None
     """How far apart the pixels are, where the file of the image tells."""
     affine: NDArray[np.float64] | None = None
-    """(4, 4). Where a volume lies in space, where its file tells."""
+    """(4, 4). Where it lies in space, as a volume does, where its file tells."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,15 +79,26 @@ def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
     return Sample(pixels=pixels, levels=levels, spacing=spacing, affine=affine)
 
 
+AWAY = 0.1  # most pixels between the corners of an image and those of a mask or reference that lies where it does
+
+
 def check_place(image: Sample, affine: NDArray[np.float64] | None, called: str) -> None:
     """Raise an error for a mask or a reference that lies elsewhere in space than its image, where both tell."""
     if image.affine is None or affine is None or not np.isfinite([image.affine, affine]).all():
         return
-    if np.allclose(image.affine, affine, rtol=1e-4, atol=1e-3):
+    sides = image.shape[:0:-1]  # columns first, as in the affine
+    corners = np.array([(*place, *(0,) * (3 - len(sides)), 1) for place in product(*((0, side - 1) for side in sides))])
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = np.linalg.norm((corners @ (affine - image.affine).T)[:, :3], axis=1).max()
+        pixel = np.linalg.norm(image.affine[:3, : len(sides)], axis=0).min()
+    if away <= AWAY * pixel:
         return
+    order = ", ".join(("slices", "rows", "columns")[-len(sides) :])
+    distance = f" by {away / pixel:.3g} pixels" if pixel > 0 and away / pixel < np.inf else ""
     raise InputError(
-        f"the {called} lies elsewhere in space than its image (their affines differ), and pixels are compared by their "
-        "numbers: resample it onto the image, or give it as an array or .npy file if it has the pixels of the image."
+        f"the {called} lies elsewhere in space than its image{distance} (their affines differ), and pixels are "
+        f"compared by their numbers: resample it onto the image or, if it has the pixels of the image in their order "
+        f"({order}), give it as an array or .npy file."
     )
 
 

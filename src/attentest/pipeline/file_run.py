@@ -19,7 +19,7 @@ import torch
 
 from attentest.errors import AttentestWarning, InputError, counted, worded
 from attentest.files import make_directory, write_complete
-from attentest.images.dicom_series import affine_of
+from attentest.images.dicom_series import affine_of_series
 from attentest.images.image_source import ImageSource, told_apart
 from attentest.images.mask import Masks
 from attentest.images.nifti import is_nifti, nifti_like
@@ -116,7 +116,7 @@ def _placed(kind: str, image: ImageSource, result: AttentionTestResult) -> bytes
     """Return the map or region of a volume as a NIfTI file that a viewer lays over it; None of anything else."""
     if kind not in SHOWN or result.region.ndim != 3 or not (image.slices or is_nifti(image.path)):
         return None
-    source = affine_of(image.slices) if image.slices else image.path
+    source = affine_of_series(image.slices) if image.slices else image.path
     return None if source is None else nifti_like(source, result.shown()[SHOWN[kind]])
 
 
