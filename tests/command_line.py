@@ -140,7 +140,7 @@ def _check_end(code: int, sent: signal.Signals, said: str) -> None:
         lines = [line for line in said.splitlines() if not re.match(written, line)]
         is_over = re.search("^(table|report|figure): ", said, re.MULTILINE) is not None
         assert len(lines) == 1 or (not lines and is_over), said
-        assert lines[0].startswith("attentest: interrupted"), said
+        assert all(line.startswith("attentest: interrupted") for line in lines), said
 
 
 def _wait_until_gone(mark: str, seconds: float = 60.0) -> None:
