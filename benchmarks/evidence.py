@@ -95,6 +95,7 @@ SECTIONS = {
     },
     "maps": {
         "maps": "maps.py --images 1000 --bars 300 --device {device}",
+        "gradients": "maps.py --images 10000 --bars 0 --only 'input gradient, ' --device {device}",
         "trained": "networks.py trained --images 1000 --device {device}",
         "random": "networks.py random --count 500 --processes {processes}",
         "resnet": "networks.py resnet --sizes 32 32 64 128 224 --device {device}",
@@ -249,8 +250,8 @@ class Evidence:
         made = self.sections[section]
         libraries = ", ".join(f"{name} {of}" for name, of in made["versions"].items() if name in ("torch", "attentest"))
         return (
-            f"`{made['command']}` ({made['device']}, {made['date']}, {duration(made['seconds'])}; {libraries}, code "
-            f"{made['code'][:8]})"
+            f"`{made['command']}` ({made['device']}, {made['date']}, {duration(made['seconds'])}; {libraries}, "
+            f"checksum of the code {made['code'][:8]})"
         )
 
     def column(self, section: str, name: str, which: int = 0, **where: str) -> list[float]:
