@@ -37,6 +37,9 @@ def test_channels_of_a_table_are_its_columns_of_numbers(tmp_path: Path, values: 
     path.write_text("1,2\n3\n")
     with pytest.raises(InputError, match="different numbers of columns"):
         read_image(path, dimension=1)
+    path.write_bytes("Größe\n1\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"a\.csv is not a table of columns in UTF-8: export it again"):
+        read_image(path, dimension=1)
     path.write_text("a,b\nx,y\n")
     with pytest.raises(InputError, match="no column of numbers"):
         read_image(path, dimension=1)

@@ -123,7 +123,7 @@ def read_csv(path: Path, channels: Sequence[str]) -> NDArray[np.float64]:
         raise InputError(
             f"{path} has {path.stat().st_size} bytes, more than the {LARGEST_TABLE} allowed: save it as .npy."
         )
-    with decoding(f"{path} is not a table of columns that can be read", csv.Error, quoted=True):
+    with decoding(f"{path} is not a table of columns in UTF-8: export it again", csv.Error, quoted=True):
         with path.open(newline="", encoding="utf-8-sig") as file:
             line = file.readline()
             file.seek(0)
