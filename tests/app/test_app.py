@@ -113,7 +113,7 @@ class TestActions:
         assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in actions.preview(session, "tiny", form)
         for wrong, said in (
             (np.ones((8, 9)), "the mask is for images of"),
-            (np.zeros((8, 8)), "mask is empty"),
+            (np.zeros((8, 8)), "mask wrong.npy is empty"),
             (np.ones((2, 8, 8, 8)), "of the image, got wrong.npy."),
         ):
             np.save(tmp_path / "wrong.npy", wrong)
