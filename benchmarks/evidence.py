@@ -48,12 +48,13 @@ READERS = ("dicom", "dicom_series", "dicom_slice", "image_file", "image_source",
 """Files of them that read files, which no section does: it draws its images."""
 
 SAME_NUMBERS = dict.fromkeys(
-    ("296622242fe86eff", "9d4c4c06467522e9", "7aea0415e089769d", "a2753203c42fe521"), "c043bb563099b34b"
+    ("296622242fe86eff", "9d4c4c06467522e9", "7aea0415e089769d", "a2753203c42fe521", "c043bb563099b34b"),
+    "a19efbbbff497c2f",
 )
 """Code that was measured, and later code that only differs from it where no section goes: since the first, options that
 contradict each other are refused in more cases, a module that is a function is copied before it is used, threads that
-share a model do not share what is set aside of an image, a mask in a file that lies elsewhere or that has fractions is
-refused and looked for in more folders, and names of presentation are imported from other files."""
+share a model do not share what is set aside of an image, masks in files are found by the whole names of their images
+and refused where they lie elsewhere, have fractions or lost their edges, and names of presentation are imported from other files."""
 
 SECTIONS = {
     "agreement": {

@@ -331,6 +331,9 @@ IMAGE_FORMATS = Registry(
 )
 """Formats of image files, by the name that messages use."""
 
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".pnm", ".jp2")
+"""Suffixes of pictures in a folder; a picture with another suffix can be named itself."""
+
 MODEL_LIBRARIES = Registry(
     "model library",
     {

@@ -222,5 +222,13 @@ def test_a_mask_or_a_reference_that_lies_elsewhere_is_refused(capsys: pytest.Cap
     note = "--spacing is not that of head.nii, 2.5,0.75,0.5 (slices, rows, columns)"
     assert note in run(capsys, "head.nii", *ring, "0.5,0.75,2.5").err
     assert note not in run(capsys, "head.nii", *ring, "2.5,0.75,0.5").err
+    done = run(capsys, "head.nii", *ring, "2.5,0.75,0.5,1")
+    assert (done.code, done.out) == (1, "")
+    assert "spacing must have a length for each of the 3 axes" in done.err
+    np.save("before5.npy", volume(1)[:, :, 5].T)
+    frame = ("test", "head.nii", "--frame", "5", "--noise", "1", "--no-interval", "--json", "--contrast", "reference")
+    whole, alone = (run_main(capsys, *frame, "--reference", name) for name in ("before.nii", "before5.npy"))
+    assert whole.code == alone.code == 0, whole.err + alone.err
+    assert json.loads(whole.out)["pvalue"] == json.loads(alone.out)["pvalue"]
     done = run_main(capsys, "noise", "fit", "head.nii", "before.nii", "--out", "noise.json")
     assert "Whole volumes are read with --axes 3." in done.err

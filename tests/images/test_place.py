@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +113,39 @@ def test_the_thickness_of_a_slice_is_no_place(tmp_path: Path) -> None:
     assert not lies_with(image, PLACE @ np.diag([1, -1, 1, 1]))
 
 
-def test_masks_may_lie_in_folders_as_their_images_do(tmp_path: Path) -> None:
-    for name in ("patient1/scan1.nii.gz", "patient2/scan2.png.npy", "patient2/deep/scan3.npy", "patient1/scan4.npy"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+MASKS = {
+    "scan1.dcm": ["scan1.nii.gz"],
+    "SCAN2.NII.GZ": ["SCAN2.png"],
+    "scan3.nii[frame -2]": ["scan3.npy"],
+    "scan3.npz[t1,4]": ["scan3.npy"],
+    "IM01[frame 3]": ["IM01.nii"],
+    "study[IM001]": ["study[IM001].npy"],
+    "p1.npy": ["p1.npy"],  # not p1.follow.npy, nor p1.json
+    "p1.follow.npy": ["p1.follow.npy"],
+    "1.2.840.5": [],  # that of 1.2.840.6 is not its own
+    "1.2.840.6": ["1.2.840.6.npy"],
+    "twice.png": ["twice.npy", "twice.png"],
+    "scan4.npy": [],  # one in a folder is that of an image in such a folder
+    "patient1/scan4.npy": ["patient1/scan4.npy"],
+}
+
+
+def test_a_mask_is_known_by_the_whole_name_of_its_image(tmp_path: Path) -> None:
+    for name in (*chain(*MASKS.values()), "p1.json", "scan4.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    (tmp_path / "scan4.npy").touch()
-    (tmp_path / "patient2" / "scan1.npy").touch()
     masks = as_mask(tmp_path)
     assert isinstance(masks, Masks)
-    found = {name: [str(Path(path).relative_to(tmp_path)) for path in masks.found(name)] for name in NAMES}
-    assert found == NAMES
-    with pytest.raises(InputError, match=r"one mask of the name of 'scan1.dcm' in .*, but there are 2"):
-        masks.of("scan1.dcm")
-
-
-NAMES = {
-    "scan1.dcm": ["patient1/scan1.nii.gz", "patient2/scan1.npy"],
-    "scan3.nii.gz": ["patient2/deep/scan3.npy"],
-    "scan4.npy": ["scan4.npy"],  # a mask in the folder itself comes first
-    "patient1/scan4.npy": ["patient1/scan4.npy"],
-    "scan5.npy": [],
-}
+    found = {name: [str(Path(path).relative_to(tmp_path)) for path in masks.found(name)] for name in MASKS}
+    assert found == MASKS
+    everything = {str(tmp_path / name) for name in chain(*MASKS.values())}
+    assert set(masks.found("*")) == everything
+    with pytest.raises(InputError, match=r"one mask of the name of 'twice.png' in .* there are '.*twice.npy', '.*png'"):
+        masks.of("twice.png")
+    with pytest.raises(InputError, match="must be a folder or a pattern"):
+        as_mask(tmp_path / "*_mask.png")
+    (tmp_path / "patient1" / "scan4_mask.png").touch()
+    masks = as_mask(tmp_path / "*_mask.png")
+    assert isinstance(masks, Masks)
+    assert masks.found("patient1/scan4.npy") == [str(tmp_path / "patient1" / "scan4_mask.png")]
+    assert masks.found("scan4.npy") == []

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from scipy import ndimage, stats
 
 from attentest import AttentionTest
@@ -207,7 +208,10 @@ def test_a_mask_is_read_from_a_file(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"mask": np.zeros((8, 8), dtype=bool)}, "mask is empty: at least one pixel must be within it."),
-        ({"mask": np.full((8, 8), np.nan)}, "mask must be made of truth values, but some of it is NaN or infinite."),
+        (
+            {"mask": np.full((8, 8), np.nan)},
+            "but some of it is NaN or infinite: give 0 for what is not within.",
+        ),
         ({"mask": np.eye(8) / 2 + np.eye(8, k=1)}, "mask must be made of truth values or labels, but it has fractions"),
         ({"mask": "no such file.npy"}, "no such file.npy"),
         ({"mask": 3}, "mask must be an array of truth values with the axes of the image, got 3."),
@@ -219,6 +223,31 @@ def test_a_mask_that_is_none_is_one_sentence(options: dict[str, Any], said: str)
     with pytest.raises(InputError) as raised:
         transformer(**options)
     assert said in str(raised.value)
+
+
+def test_what_is_0_in_a_file_is_not_within_however_it_is_stored(tmp_path: Path) -> None:
+    def mask(name: str, pixels: Any) -> Any:
+        np.save(tmp_path / name, pixels)
+        return as_mask(tmp_path / name).pixels  # type: ignore[union-attr]
+
+    assert np.array_equal(mask("a.npy", 3.0 * DISC + 1e-5), DISC)  # as a scale and an offset leave it
+    assert np.array_equal(mask("a.npy", 1e-4 * DISC), DISC)
+    assert np.array_equal(mask("a.npy", DISC / 2), DISC)
+    volume = np.stack([DISC, DISC, DISC.T], axis=2)
+    assert np.array_equal(mask("a.npy", volume), volume)  # slices, not colours
+    Image.fromarray((volume * 255).astype(np.uint8)).save(tmp_path / "a.png")
+    assert np.array_equal(as_mask(tmp_path / "a.png").pixels, DISC | DISC.T)  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_no_mask_is_one_sentence(tmp_path: Path) -> None:
+    Image.fromarray(DISC.astype(np.uint8) * 255).save(tmp_path / "a.jpg")
+    with pytest.raises(InputError, match=r"a\.jpg lost its edges, as JPEG files do: save it as PNG"):
+        as_mask(tmp_path / "a.jpg")
+    np.savetxt(tmp_path / "a.csv", DISC, delimiter=",")
+    with pytest.raises(InputError, match=r"a\.csv has 8 channels or columns, and the mask of a signal has one"):
+        as_mask(tmp_path / "a.csv")
+    np.savetxt(tmp_path / "b.csv", DISC[4])
+    assert np.array_equal(as_mask(tmp_path / "b.csv").pixels, DISC[4])  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("use", ["map", "contrast", "both"])

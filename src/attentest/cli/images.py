@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attentest.cli.output import say
 from attentest.errors import InputError, counted, shortened
 from attentest.files import same_file
-from attentest.registry import IMAGE_FORMATS
+from attentest.registry import IMAGE_FORMATS, PICTURE_SUFFIXES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +28,6 @@ LISTS = (".txt", ".list")  # suffixes of text files with a path on each line
 
 LARGEST_LIST, LONGEST_PATH = 2**26, 2**12
 """Most bytes of a list, enough for a million paths, and of a path, the limit of Linux."""
-
-PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".pnm", ".jp2")
-"""Suffixes of pictures in a folder; a picture with another suffix can be named itself."""
 
 
 def image_sources(
@@ -111,7 +108,7 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
 
 def say_other_spacing(images: Sequence[ImageSource], spacing: Sequence[float] | None) -> None:
     """Say so where a spacing is not that of a NIfTI file or a DICOM series, of which one is named."""
-    if spacing is None:
+    if spacing is None or len(spacing) not in (2, 3):
         return  # headers of a million files take a while
     import numpy as np
 
@@ -130,7 +127,8 @@ def say_other_spacing(images: Sequence[ImageSource], spacing: Sequence[float] | 
         own = np.sqrt(np.square(affine[:3, :3]).sum(axis=0))[::-1][-len(spacing) :]
         if not np.allclose(spacing, own, rtol=0.01):
             lengths = ",".join(f"{length:.4g}" for length in own)
-            say(f"attentest: note: --spacing is not that of {image.path}, {lengths} (slices, rows, columns).")
+            axes = ", ".join(("slices", "rows", "columns")[-len(own) :])
+            say(f"attentest: note: --spacing is not that of {image.path}, {lengths} ({axes}).")
             return
 
 
@@ -250,4 +248,4 @@ def _members(path: Path, dimension: int) -> list[tuple[str | None, int]]:
 def _suffixes() -> tuple[str, ...]:
     # A table in a folder is rather that of results than a signal.
     known = (suffix for kind in IMAGE_FORMATS.values() for suffix in kind.suffixes if suffix != ".csv")
-    return (*known, *PICTURES)
+    return (*known, *PICTURE_SUFFIXES)

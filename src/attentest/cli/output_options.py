@@ -161,7 +161,7 @@ class OutputOptions:
     )
     retry: bool = shared.retry_option()
     save: str | None = option(
-        "For --out: also save regions and maps (.npy, and of NIfTI and DICOM volumes as .nii), masks (.png) or "
+        "For --out: also save regions and maps (.npy, and of NIfTI volumes and DICOM series as .nii), masks (.png) or "
         "pictures (for reports), separated by commas; or none.",
         metavar="NAMES",
         needs="--out",

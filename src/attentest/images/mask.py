@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError, shortened, some
 from attentest.images.image_file import Scan
 from attentest.images.image_source import ImageSource, loaded
 from attentest.images.preprocessing import described_shape
+from attentest.registry import IMAGE_FORMATS, PICTURE_SUFFIXES
 
 ROUNDING = 1e-3  # how far a label may be from a whole number: a file may store it scaled
 
@@ -70,13 +72,17 @@ class Masks:
         """Return the masks of an image, by its name or number, or their files; "*" for those of all images."""
         if not isinstance(self.known, str):
             return [mask for name in (self.known if identity == "*" else [identity]) if (mask := self.known.get(name))]
-        stem = identity if identity == "*" else glob.escape(os.path.splitext(str(identity))[0].removesuffix(".nii"))
-        before, after = self.known.split("*")
-        name = f"{stem}{glob.escape(after) or '.*'}"
-        found = glob.glob(f"{glob.escape(before)}{name}")
-        if not found and not after and before.endswith(os.sep):  # a folder, whose folders may be those of the images
-            found = glob.glob(os.path.join(glob.escape(before), "**", name), recursive=True)
-        return sorted(found)
+        folder, before = os.path.split(self.known.split("*")[0])
+        after = self.known.split("*")[1]
+        if identity == "*":  # also in folders, which are those of images of equal names
+            anywhere = os.path.join(glob.escape(folder), "**", f"{glob.escape(before)}*{glob.escape(after)}")
+            files = filter(os.path.isfile, glob.iglob(anywhere, recursive=True))
+            return sorted(path for path in files if after or _without_suffix(path) != path)
+        folders, name = os.path.split(_stem(str(identity)))
+        path = os.path.join(folder, folders, f"{before}{name}{after}")
+        if after:
+            return [path] if os.path.isfile(path) else []
+        return sorted(other for other in glob.glob(f"{glob.escape(path)}.*") if _without_suffix(other) == path)
 
     def of(self, identity: int | str) -> Mask:
         """Return the mask of an image, by its name or number."""
@@ -84,10 +90,28 @@ class Masks:
         if len(found) != 1:
             where = f" in {self.known!r} (* stands for it, without its ending)" if isinstance(self.known, str) else ""
             said = f"there must be one mask of the name of {shortened(identity)}{where}, but there are"
-            raise InputError(f"{said} {len(found) or 'none'}.", "mask")
+            raise InputError(f"{said} {some(found) or 'none'}.", "mask")
         mask = as_mask(found[0])
         assert isinstance(mask, Mask)
         return mask
+
+
+SIGNALS = tuple(suffix for kind in IMAGE_FORMATS.values() if kind.dimensions == (1,) for suffix in kind.suffixes)
+GREY = (*IMAGE_FORMATS[".npy"].suffixes, *IMAGE_FORMATS["NIfTI"].suffixes)  # the last axis of these is no colour
+SUFFIXES = (*(suffix for kind in IMAGE_FORMATS.values() for suffix in kind.suffixes), *PICTURE_SUFFIXES)
+
+
+def _without_suffix(name: str) -> str:
+    """Return the name of a file without a known suffix: not every point in a name begins one."""
+    suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
+    return name[: len(name) - len(suffix)]
+
+
+def _stem(identity: str) -> str:
+    """Return the name of an image without a frame or a number in a stack, and without a known suffix."""
+    file = re.sub(r"\[frame -?\d+\]$", "", identity)
+    stack = re.sub(r"\[([^\[\],]+,)?\d+\]$", "", file)
+    return _without_suffix(stack if _without_suffix(stack) != stack else file)
 
 
 def _scan_of(path: Any) -> Scan:
@@ -99,6 +123,25 @@ def _scan_of(path: Any) -> Scan:
             with suppress(InputError):
                 return loaded(path, dimension)
         raise error from None
+
+
+def _read(path: Any, name: str) -> Scan:
+    """Return the mask in a file, with an axis for each of the image's."""
+    scan, kind = _scan_of(path), name.lower()
+    pixels = scan.values
+    if kind.endswith((".jpg", ".jpeg")) and len(np.unique(pixels)) > 2:
+        raise InputError(f"mask {name} lost its edges, as JPEG files do: save it as PNG where it was made.", "mask")
+    if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and not kind.endswith(GREY):  # in colour
+        pixels = pixels[..., :3].max(axis=-1)
+    if pixels.ndim == 2 and kind.endswith(SIGNALS):
+        if len(pixels) > 1:
+            raise InputError(
+                f"mask {name} has {len(pixels)} channels or columns, and the mask of a signal has one: give that of an "
+                "image as a picture or .npy file.",
+                "mask",
+            )
+        pixels = pixels[0]
+    return scan._replace(values=pixels)
 
 
 def as_mask(value: Any) -> Mask | Masks | None:
@@ -126,24 +169,32 @@ def as_mask(value: Any) -> Mask | Masks | None:
             raise InputError(f"mask {shortened(name)} is neither a file nor a folder.", "mask")
     called = "mask"
     if isinstance(value, (str, bytes, os.PathLike, ImageSource)):
-        value, _, affine = _scan_of(path)
-        called = f"mask {path.name if isinstance(path, ImageSource) else os.fsdecode(path)}"
+        name = value.name if isinstance(value, ImageSource) else os.fsdecode(value)
+        value, _, affine = _read(path, name)
+        called = f"mask {name}"
     pixels = np.asarray(value)
-    if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and path is not value:  # a picture in colour
-        pixels = pixels[..., :3].max(axis=-1)
     if pixels.dtype.kind not in "buif" or not 1 <= pixels.ndim <= 3:
         raise InputError(
             f"mask must be an array of truth values with the axes of the image, got {shortened(path)}.", "mask"
         )
     if pixels.dtype.kind == "f" and not np.isfinite(pixels).all():
-        raise InputError(f"{called} must be made of truth values, but some of it is NaN or infinite.", "mask")
-    if pixels.dtype.kind == "f" and np.abs(pixels - np.rint(pixels)).max() > ROUNDING and len(np.unique(pixels)) > 2:
         raise InputError(
-            f"{called} must be made of truth values or labels, but it has fractions, as a mask that was interpolated "
-            "or a map of probabilities has, of which all that is not 0 would be within it: give it as mask > 0.5.",
+            f"{called} must be made of truth values, but some of it is NaN or infinite: give 0 for what is not within.",
             "mask",
         )
-    within = pixels != 0
+    labels = np.rint(pixels) if pixels.dtype.kind == "f" else pixels
+    if labels is not pixels and np.abs(pixels - labels).max() > ROUNDING:
+        if len(np.unique(pixels)) > 2:
+            raise InputError(
+                f"{called} must be made of truth values or labels, but it has fractions, as a mask that was "
+                "interpolated or a map of probabilities has, of which all that is not 0 would be within it: give it "
+                "as mask > 0.5.",
+                "mask",
+            )
+        labels = pixels
+    within = labels != 0
+    if not within.any():
+        within = pixels != 0  # of a mask that is stored as tiny numbers
     if not within.any():
         raise InputError(f"{called} is empty: at least one pixel must be within it.", "mask")
     within.setflags(write=False)
