@@ -54,7 +54,8 @@ SAME_NUMBERS = dict.fromkeys(
 """Code that was measured, and later code that only differs from it where no section goes: since the first, options that
 contradict each other are refused in more cases, a module that is a function is copied before it is used, threads that
 share a model do not share what is set aside of an image, masks in files are found by the whole names of their images
-and refused where they lie elsewhere, have fractions or lost their edges, and names of presentation are imported from other files."""
+and refused where they lie elsewhere, have fractions or lost their edges, and names of presentation are imported from
+other files."""
 
 SECTIONS = {
     "agreement": {
