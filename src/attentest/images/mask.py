@@ -90,7 +90,7 @@ class Masks:
         if len(found) != 1:
             where = f" in {self.known!r} (* stands for it, without its ending)" if isinstance(self.known, str) else ""
             said = f"there must be one mask of the name of {shortened(identity)}{where}, but there are"
-            raise InputError(f"{said} {some(found) or 'none'}.", "mask")
+            raise InputError(f"{said} {some([os.path.basename(path) for path in found]) or 'none'}.", "mask")
         mask = as_mask(found[0])
         assert isinstance(mask, Mask)
         return mask
