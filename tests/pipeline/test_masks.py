@@ -240,9 +240,17 @@ def test_what_is_0_in_a_file_is_not_within_however_it_is_stored(tmp_path: Path) 
 
 
 def test_a_file_that_is_no_mask_is_one_sentence(tmp_path: Path) -> None:
-    Image.fromarray(DISC.astype(np.uint8) * 255).save(tmp_path / "a.jpg")
-    with pytest.raises(InputError, match=r"a\.jpg lost its edges, as JPEG files do: save it as PNG"):
-        as_mask(tmp_path / "a.jpg")
+    picture = Image.fromarray(DISC.astype(np.uint8) * 255)
+    picture.save(tmp_path / "a.jpg")
+    picture.resize((37, 29), Image.Resampling.BILINEAR).save(tmp_path / "a.png")
+    for name in ("a.jpg", "a.png"):
+        with pytest.raises(InputError, match=rf"{name} has \d+ different values, as one that was resized or saved as"):
+            as_mask(tmp_path / name)
+    picture.resize((40, 40), Image.Resampling.NEAREST).save(tmp_path / "a.png")
+    assert as_mask(tmp_path / "a.png").pixels.sum() == 25 * DISC.sum()  # type: ignore[union-attr]
+    labels = np.append(np.arange(21), 255).astype(np.uint8).repeat(2).reshape(4, 11)
+    Image.fromarray(labels).save(tmp_path / "labels.png")
+    assert np.array_equal(as_mask(tmp_path / "labels.png").pixels, labels != 0)  # type: ignore[union-attr]
     np.savetxt(tmp_path / "a.csv", DISC, delimiter=",")
     with pytest.raises(InputError, match=r"a\.csv has 8 channels or columns, and the mask of a signal has one"):
         as_mask(tmp_path / "a.csv")

@@ -21,6 +21,7 @@ from attentest.images.image_source import ImageSource, loaded
 from attentest.images.preprocessing import described_shape
 from attentest.registry import IMAGE_FORMATS, PICTURE_SUFFIXES
 
+MOST_LABELS = 32  # most different values of a picture with white in it that are taken for labels
 ROUNDING = 1e-3  # how far a label may be from a whole number: a file may store it scaled
 
 
@@ -129,8 +130,15 @@ def _read(path: Any, name: str) -> Scan:
     """Return the mask in a file, with an axis for each of the image's."""
     scan, kind = _scan_of(path), name.lower()
     pixels = scan.values
-    if kind.endswith((".jpg", ".jpeg")) and len(np.unique(pixels)) > 2:
-        raise InputError(f"mask {name} lost its edges, as JPEG files do: save it as PNG where it was made.", "mask")
+    if kind.endswith(PICTURE_SUFFIXES):
+        different = np.unique(pixels)
+        is_jpeg, white = kind.endswith((".jpg", ".jpeg")), different[-1] in (255, 65535)
+        if len(different) > 2 and (is_jpeg or (white and len(different) > MOST_LABELS)):
+            raise InputError(
+                f"mask {name} has {len(different)} different values, as one that was resized or saved as JPEG has at "
+                "its edges: save it as PNG where it was made, or with its values above a threshold alone.",
+                "mask",
+            )
     if pixels.ndim == 3 and pixels.shape[-1] in (3, 4) and not kind.endswith(GREY):  # in colour
         pixels = pixels[..., :3].max(axis=-1)
     if pixels.ndim == 2 and kind.endswith(SIGNALS):
