@@ -193,6 +193,22 @@ def test_the_mask_of_a_series_lies_where_the_series_does() -> None:
         assert test.replace(mask=name).attention_region("head")[1].any()
 
 
+def test_spacing_and_window_are_those_of_series_and_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    ring = ("head", "--contrast", "neighbourhood:3", "--spacing")
+    assert "--spacing is not that of head, 2.5,0.5,0.75 (slices, rows, columns)" in run(capsys, *ring, "2.5,2,2").err
+    assert "--spacing is not" not in run(capsys, *ring, "2.5,0.5,0.75").err
+    for name in ("windowed", "before"):
+        Path(name).mkdir()
+        tags = {"WindowCenter": 0, "WindowWidth": 8} if name == "windowed" else {}
+        for place, pixels in enumerate(volume(1)):
+            write_slice(Path(name) / f"IM{place:03}", pixels, place, **tags)
+    pair = ("windowed", "--contrast", "reference", "--reference", "before")
+    assert run(capsys, *pair).code == 0
+    done = run(capsys, *pair, "--window")
+    assert done.code == 2
+    assert "before/IM000 has no display window to apply" in done.err
+
+
 def test_a_mask_or_a_reference_that_lies_elsewhere_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     nibabel = pytest.importorskip("nibabel")
     affine = np.diag([0.5, 0.75, 2.5, 1.0])

@@ -71,11 +71,13 @@ def test(
     options.check()
     read: dict[str, Any] = {"frame": asked.frame, "window": asked.window, "channels": tuple(asked.channel or ())}
     sources = image_sources(images, recursive=asked.recursive, stack=asked.stack, **read)
-    alone = read | {"frame": None}  # an array has no frames: it is the reference of the one that is asked for
+    whole = read | {"frame": None}  # an array has no frames: it is the reference of the one that is asked for
     references = [
-        ImageSource(path=path, slices=series_in(path))
-        if path.is_dir()
-        else ImageSource(path=path, **(alone if path.name.lower().endswith(SUFFIXES) else read))
+        ImageSource(
+            path=path,
+            slices=series_in(path) if path.is_dir() else (),
+            **(whole if path.name.lower().endswith(SUFFIXES) else read),
+        )
         for path in asked.reference or ()
     ]
     inputs = {*(path for source in (*sources, *references) for path in source.files), *options.input_files}
